@@ -1,0 +1,1 @@
+"""Record what a paged KV cache does, block by block, without slowing the engine."""
