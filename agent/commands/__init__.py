@@ -1,0 +1,1 @@
+"""Commands of the agent; each module has a `main(argv) -> int`."""

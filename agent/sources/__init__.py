@@ -1,0 +1,1 @@
+"""Ways in which facts reach the agent."""
