@@ -1,4 +1,4 @@
-"""What every test shares: the repository root on the path, and skips that CI turns into failures."""
+"""What every test shares: the root on the path, and skips that CI turns into failures."""
 
 import os
 import sys
