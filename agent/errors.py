@@ -1,0 +1,104 @@
+"""What the agent raises on purpose.
+
+AgentError
+├── ConfigError           a flag, variable or line of the configuration cannot be used
+├── ChunkError            a stored chunk of events is damaged or of an unknown version
+├── StateError            a stored ledger state or map is damaged or of an unknown version
+├── HistogramError        stored histogram bytes are damaged
+└── StoreError            the store cannot be used as asked
+    ├── StoreNotFound     nothing there, or it cannot be reached
+    ├── StoreTooNew       a newer kvpulse wrote it
+    ├── StoreTooOld       it lacks revisions
+    ├── StoreUnwritable   it cannot be opened, created or written; worth another try
+    ├── StoreConflict     somebody else moved the same stream's position
+    └── UnknownMetricError    no such column, latency or family
+"""
+
+
+class AgentError(Exception):
+    """Base of everything the agent raises on purpose."""
+
+
+class ConfigError(AgentError):
+    """A setting cannot be used."""
+
+    def __init__(self, where: str, found: str, accepted: str) -> None:
+        super().__init__(f"{where}: found {found!r}; accepted is {accepted}")
+        self.where = where
+        self.found = found
+        self.accepted = accepted
+
+
+class ChunkError(AgentError):
+    """A chunk of events cannot be decoded."""
+
+
+class StateError(AgentError):
+    """A ledger state or block map cannot be decoded."""
+
+
+class HistogramError(AgentError):
+    """Histogram bytes cannot be decoded."""
+
+
+class StoreError(AgentError):
+    """The store cannot be used as asked."""
+
+
+class StoreNotFound(StoreError):
+    """Nothing is there, or it cannot be reached."""
+
+    def __init__(self, label: str, why: str) -> None:
+        super().__init__(f"no store at {label}: {why}; start one with `kvpulse agent`")
+        self.label = label
+
+
+class StoreTooNew(StoreError):
+    """A newer kvpulse wrote the store."""
+
+    def __init__(self, label: str, found: str, known: str) -> None:
+        super().__init__(
+            f"the store {label} is at revision {found}, newer than this kvpulse (which knows "
+            f"{known}): run the kvpulse that wrote it, or choose another --store"
+        )
+        self.found = found
+        self.known = known
+
+
+class StoreTooOld(StoreError):
+    """The store lacks revisions that this kvpulse needs."""
+
+    def __init__(self, label: str, found: str | None, known: str) -> None:
+        at = f"at revision {found}" if found else "without a schema"
+        super().__init__(f"the store {label} is {at}, needed is {known}: run `kvpulse db upgrade`")
+        self.found = found
+        self.known = known
+
+
+class StoreUnwritable(StoreError):
+    """The store cannot be opened, created or written just now."""
+
+    def __init__(self, label: str, why: str) -> None:
+        super().__init__(f"cannot write the store {label}: {why}")
+        self.label = label
+        self.why = why
+
+
+class StoreConflict(StoreError):
+    """Somebody else moved the position of the same stream: two agents read it into one store."""
+
+    def __init__(self, stream: str, expected: int) -> None:
+        super().__init__(
+            f"stream {stream}: the stored position is no longer at record {expected}, so another "
+            "agent writes it into the same store; stop one of the two"
+        )
+        self.stream = stream
+        self.expected = expected
+
+
+class UnknownMetricError(StoreError):
+    """No column, latency or family has this name."""
+
+    def __init__(self, name: str, known: tuple[str, ...]) -> None:
+        super().__init__(f"no metric {name!r}; known are {', '.join(known)}")
+        self.name = name
