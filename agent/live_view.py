@@ -7,12 +7,9 @@ never see half of a change. Nothing here takes a clock: the loop passes wall tim
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
+from agent.ledger_delta import LiveState
 from agent.read_models import Fingerprint, RunState
-
-if TYPE_CHECKING:
-    from agent.live_state import LiveState
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +22,7 @@ class LiveEngine:
     started_at_ns: int
     state: RunState
     fingerprint: Fingerprint
-    live: "LiveState"
+    live: LiveState
     last_commit_at_ns: int  # wall clock of the agent
     last_event_at_ns: int | None  # newest event, engine's wall clock
     lag_seconds: float | None  # wall time between the newest event and its commit; None: virtual

@@ -7,7 +7,7 @@ Times ending in `_ns` or `_at_ns` are wall-clock nanoseconds UTC; durations are 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -171,7 +171,6 @@ class RequestRow:
     max_tokens: int | None
     asked_max_tokens: int | None
     output_tokens: int | None
-    computed_tokens: int | None
     logical_blocks: int | None
     physical_blocks: int | None
     shared_within: int | None
@@ -191,10 +190,12 @@ class RequestRow:
     prefix_hit_tokens: int | None
     alloc_failures: int
     time_to_first_block_ns: int | None
+    alloc_failures_by_cause: dict[str, int] = field(default_factory=dict)
+    deadline_at_ns: int | None = None
     priority: int = 0
     tier: int = 0
     retry: int = 0
-    details: dict[str, Any] = field(default_factory=dict)
+    spans_gap: bool = False  # values that a gap made unknowable are None
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,12 +221,11 @@ class GapRow:
     """A stretch of the stream known to be missing, and how many events of each kind it held."""
 
     seq0: int
-    num_records: int
-    start_ns: int | None
-    end_ns: int | None
+    seq1: int  # first sequence number after it
+    start_ns: int
+    end_ns: int
     why: str
     lost: dict[str, int]
-    noticed_at_ns: int
 
 
 class KindTotal(NamedTuple):

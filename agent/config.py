@@ -1,0 +1,156 @@
+"""The agent's settings: flags over `KVPULSE_*` variables over one TOML file over defaults.
+
+`load_config` is pure: the environment comes in as a mapping, so that a test needs no real one. A
+bad value raises `ConfigError` naming where it stood, the text found and what would be accepted.
+"""
+
+import os
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, Final
+
+from agent.errors import ConfigError
+
+LOG_LEVELS: Final = ("debug", "info", "warning", "error")
+PREFIX: Final = "KVPULSE_"
+CONFIG_VARIABLE: Final = "KVPULSE_CONFIG"
+
+
+@dataclass(frozen=True, slots=True)
+class AgentConfig:
+    """Everything the agent process is told from outside."""
+
+    journal: Path
+    store: str  # path of an SQLite file, or an SQLAlchemy URL
+    host: str = "127.0.0.1"
+    port: int = 9464
+    log_level: str = "info"
+    poll_seconds: float = 0.01  # while events arrive
+    idle_poll_seconds: float = 0.05  # longest pause between two looks at a quiet stream
+    commit_seconds: float = 0.25
+    commit_events: int = 65_536
+    rescan_seconds: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """One value as it was written, and where."""
+
+    text: str
+    where: str
+
+
+def default_journal(environ: Mapping[str, str], uid: int) -> Path:
+    """Return the folder that engines write their journals to unless told otherwise."""
+    runtime = environ.get("XDG_RUNTIME_DIR")
+    return Path(runtime) / "kvpulse" if runtime else Path(f"/dev/shm/kvpulse-{uid}")
+
+
+def default_store(environ: Mapping[str, str]) -> Path:
+    """Return the store's file unless told otherwise."""
+    state = environ.get("XDG_STATE_HOME")
+    home = Path(environ.get("HOME") or Path.home())
+    return (Path(state) if state else home / ".local" / "state") / "kvpulse" / "kvpulse.db"
+
+
+def load_config(flags: Mapping[str, str | None], environ: Mapping[str, str]) -> AgentConfig:
+    """Build the configuration from what the user wrote.
+
+    Args:
+        flags: Field name to the text given on the command line, None where it was not given;
+            `config` names the TOML file.
+        environ: The process environment; `KVPULSE_JOURNAL`, `KVPULSE_STORE`, … are looked up.
+
+    Raises:
+        ConfigError: A value, a name in the file, or the file itself cannot be used.
+    """
+    found = _from_file(flags.get("config") or environ.get(CONFIG_VARIABLE))
+    for name in _PARSERS:
+        variable = PREFIX + name.upper()
+        if environ.get(variable):
+            found[name] = Found(environ[variable], variable)
+        flag = flags.get(name)
+        if flag is not None:
+            found[name] = Found(flag, "--" + name.replace("_", "-"))
+    values: dict[str, Any] = {name: _PARSERS[name](value) for name, value in found.items()}
+    values.setdefault("journal", default_journal(environ, os.getuid()))
+    values.setdefault("store", str(default_store(environ)))
+    return AgentConfig(**values)
+
+
+def _from_file(path: str | None) -> dict[str, Found]:
+    if not path:
+        return {}
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError("configuration file", path, "a readable TOML file") from error
+    try:
+        document = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(path, str(error), "valid TOML") from error
+    table = document.get("agent", {})
+    if not isinstance(table, dict):
+        raise ConfigError(f"{path}: agent", repr(table), "a table [agent]")
+    for name in table:
+        if name not in _PARSERS:
+            raise ConfigError(f"{path}: [agent]", name, "one of " + ", ".join(_PARSERS))
+    return {name: Found(str(value), f"{path}: agent.{name}") for name, value in table.items()}
+
+
+def _text(found: Found) -> str:
+    if not found.text.strip():
+        raise ConfigError(found.where, found.text, "a text that is not empty")
+    return found.text.strip()
+
+
+def _path(found: Found) -> Path:
+    return Path(_text(found)).expanduser()
+
+
+def _port(found: Found) -> int:
+    return int(_number(found, int, 0, 65_535, "a port from 0 (any free one) to 65535"))
+
+
+def _count(found: Found) -> int:
+    return int(_number(found, int, 1, 10_000_000, "a whole number from 1 to 10000000"))
+
+
+def _seconds(found: Found) -> float:
+    return _number(found, float, 0.001, 3600, "seconds from 0.001 to 3600")
+
+
+def _number(
+    found: Found, kind: Callable[[str], float], low: float, high: float, accepted: str
+) -> float:
+    try:
+        value = kind(found.text)
+    except ValueError as error:
+        raise ConfigError(found.where, found.text, accepted) from error
+    if not low <= value <= high:
+        raise ConfigError(found.where, found.text, accepted)
+    return value
+
+
+def _log_level(found: Found) -> str:
+    level = found.text.lower()
+    if level not in LOG_LEVELS:
+        raise ConfigError(found.where, found.text, "one of " + ", ".join(LOG_LEVELS))
+    return level
+
+
+_PARSERS: Final[dict[str, Callable[[Found], object]]] = {
+    "journal": _path,
+    "store": _text,
+    "host": _text,
+    "port": _port,
+    "log_level": _log_level,
+    "poll_seconds": _seconds,
+    "idle_poll_seconds": _seconds,
+    "commit_seconds": _seconds,
+    "commit_events": _count,
+    "rescan_seconds": _seconds,
+}
+assert set(_PARSERS) == {field.name for field in fields(AgentConfig)}
