@@ -1,0 +1,335 @@
+"""The pool: every block of one engine, who counts on it, and what content it keeps.
+
+A block is *active* (count 1 or more), *cached* (count 0, content kept under its hash) or *free*;
+active + cached + free = total, always. Cached blocks are taken for new data when no free one is
+left, the longest unused first.
+
+Each act is recorded run by run **before** it changes anything, so that a keyframe taken while a
+record is being written shows the state just before that record, tables included: the acts change
+the table they are given in the same breath.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from operator import itemgetter, mul
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from engine.errors import PoolError
+from engine.unused_blocks import UnusedBlocks
+from kvpulse.events import U64_MASK, EvictReason, FreeOutcome, Kind, block_weight
+
+if TYPE_CHECKING:
+    from kvpulse.recorder import Recorder
+
+NO_HASH: Final = 0
+_REUSED: Final = int(EvictReason.REUSED)
+_CLEARED: Final = int(EvictReason.CLEARED)
+_HELD: Final = int(FreeOutcome.HELD)
+_TO_CACHE: Final = int(FreeOutcome.TO_CACHE)
+_TO_FREE: Final = int(FreeOutcome.TO_FREE)
+_REFUSED: Final = int(FreeOutcome.REFUSED)
+
+
+@dataclass(frozen=True, slots=True)
+class AllocationRefusal:
+    """An allocation that does not fit: nothing was taken."""
+
+    needed: int
+    free: int
+    cached: int
+
+
+class FreeResult(NamedTuple):
+    """What became of the blocks of one `free`; `refused` ones were held by nobody."""
+
+    held: int
+    to_cache: int
+    to_free: int
+    refused: int
+
+
+@dataclass(frozen=True, slots=True)
+class PoolAudit:
+    """The pool's own account of itself, recounted block by block.
+
+    Attributes:
+        checksum: Sum over blocks of weight x count, modulo 2**64 (`kvpulse.events.block_weight`).
+        largest_free_run: Longest run of neighbouring ids without content.
+    """
+
+    total: int
+    active: int
+    cached: int
+    free: int
+    sum_of_counts: int
+    checksum: int
+    largest_free_run: int
+
+
+class BlockPool:
+    """Counts, free list, cached blocks in order of their last use, and the index of contents.
+
+    `watchers` maps a content hash to whoever waits for that content; when a block under that hash
+    changes state, its watchers are added to `touched` (see `wait_causes`).
+    """
+
+    def __init__(self, total_blocks: int, *, recorder: "Recorder | None" = None) -> None:
+        self.total_blocks = total_blocks
+        self.num_cached = 0
+        self.watchers: dict[int, set[int]] = {}
+        self.touched: set[int] = set()
+        self.acts: dict[Kind, int] = dict.fromkeys(Kind, 0)
+        self._recorder = recorder
+        self._counts = [0] * total_blocks
+        self._hash_of = [NO_HASH] * total_blocks
+        self._block_of: dict[int, int] = {}
+        self._weights = [block_weight(block_id) for block_id in range(total_blocks)]
+        self._free = list(range(total_blocks - 1, -1, -1))  # taken from the end
+        self._unused = UnusedBlocks(total_blocks)
+
+    @property
+    def num_free(self) -> int:
+        """Return how many blocks hold nothing."""
+        return len(self._free)
+
+    @property
+    def num_available(self) -> int:
+        """Return how many blocks can be taken: free and cached ones."""
+        return len(self._free) + self.num_cached
+
+    @property
+    def num_active(self) -> int:
+        """Return how many blocks somebody counts on."""
+        return self.total_blocks - len(self._free) - self.num_cached
+
+    @property
+    def counts(self) -> list[int]:
+        """Return the reference count of each block; not to be changed."""
+        return self._counts
+
+    def block_with(self, content_hash: int) -> int | None:
+        """Return the block that keeps the content, or None."""
+        return self._block_of.get(content_hash)
+
+    def hashes(self) -> dict[int, int]:
+        """Return the content hash of each block that has one."""
+        return {block_id: content_hash for content_hash, block_id in self._block_of.items()}
+
+    def cached_blocks(self) -> list[int]:
+        """Return the cached blocks, in order of id."""
+        counts, hash_of = self._counts, self._hash_of
+        return [b for b in range(self.total_blocks) if not counts[b] and hash_of[b]]
+
+    def allocate(self, owner: int, n: int, tenant: int = 0) -> list[int] | AllocationRefusal:
+        """Take `n` blocks for `owner`, free ones first, then the longest unused cached ones."""
+        free = self._free
+        if n > len(free):
+            if n > len(free) + self.num_cached:
+                return AllocationRefusal(needed=n, free=len(free), cached=self.num_cached)
+            self._evict(n - len(free), owner=owner, tenant=tenant, reason=_REUSED)
+        ids = free[: -n - 1 : -1]
+        if self._recorder is not None:
+            self._recorder.allocate(owner, ids, tenant)
+        self.acts[Kind.ALLOCATE] += n
+        del free[len(free) - n :]
+        counts = self._counts
+        for block_id in ids:
+            counts[block_id] = 1
+        return ids
+
+    def share(self, owner: int, ids: list[int], table: list[int], tenant: int = 0) -> None:
+        """Let `owner` count on `ids` too, and append them to its `table`.
+
+        Each must be active or cached; cached ones become active again.
+        """
+        self.acts[Kind.SHARE] += len(ids)
+        counts = self._counts
+        start, n = 0, len(ids)
+        while start < n:
+            count = counts[ids[start]] + 1
+            end = start + 1
+            while end < n and counts[ids[end]] + 1 == count:
+                end += 1
+            run = ids[start:end]
+            if self._recorder is not None:
+                self._recorder.share(owner, run, count, tenant)
+            for block_id in run:
+                counts[block_id] = count
+            if count == 1:
+                self._reactivate(run)
+            table.extend(run)
+            start = end
+
+    def free(self, owner: int, ids: list[int], tenant: int = 0) -> FreeResult:
+        """Drop `owner`'s reference on each of `ids`, the last first, and empty the list.
+
+        Reversed, so that the tail of a chain is evicted before what it builds on. A block that
+        nobody holds is refused: recorded, counted, and passed over.
+        """
+        self.acts[Kind.FREE] += len(ids)
+        n = len(ids)
+        if n and self._free_uniform(owner, ids, tenant):
+            return FreeResult(0, 0, n, 0)
+        tally = [0, 0, 0, 0]
+        while ids:
+            count, outcome, run = self._next_free_run(ids)
+            if self._recorder is not None:
+                self._recorder.free(owner, run, count, outcome, tenant)
+            self._apply_free(run, count, outcome)
+            del ids[len(ids) - len(run) :]
+            tally[outcome] += len(run)
+        return FreeResult(*tally)
+
+    def cache(self, owner: int, ids: list[int], hashes: list[int], tenant: int = 0) -> int:
+        """Keep active blocks under their content hashes; return how many were not duplicates."""
+        block_of, hash_of = self._block_of, self._hash_of
+        fresh: dict[int, int] = {}
+        for block_id, content_hash in zip(ids, hashes, strict=True):
+            if content_hash not in block_of and not hash_of[block_id]:
+                fresh.setdefault(content_hash, block_id)
+        if not fresh:
+            return 0
+        kept = list(fresh.values())
+        if self._recorder is not None:
+            self._recorder.cache(owner, kept, list(fresh), tenant)
+        self.acts[Kind.CACHE] += len(kept)
+        for content_hash, block_id in fresh.items():
+            block_of[content_hash] = block_id
+            hash_of[block_id] = content_hash
+        if self.watchers:
+            self._touch(fresh)
+        return len(kept)
+
+    def clear_cached(self) -> int:
+        """Forget the content of every cached block; return how many became free."""
+        num_cleared = self.num_cached
+        if num_cleared:
+            self._evict(num_cleared, owner=0, tenant=0, reason=_CLEARED)
+        return num_cleared
+
+    def audit(self) -> PoolAudit:
+        """Recount the pool block by block, from its own counts."""
+        return PoolAudit(
+            total=self.total_blocks,
+            active=self.total_blocks - self._counts.count(0),
+            cached=self.num_cached,
+            free=len(self._free),
+            sum_of_counts=sum(self._counts),
+            checksum=sum(map(mul, self._weights, self._counts)) & U64_MASK,
+            largest_free_run=self._largest_free_run(),
+        )
+
+    def check(self) -> None:
+        """Recount everything and raise `PoolError` at the first thing that disagrees."""
+        counts, hash_of, free = self._counts, self._hash_of, self._free
+        active = {b for b in range(self.total_blocks) if counts[b]}
+        cached = set(self.cached_blocks())
+        if any(count < 0 for count in counts):
+            raise PoolError("a block has a negative count")
+        if len(set(free)) != len(free):
+            raise PoolError("a block is on the free list twice")
+        if active & set(free) or cached & set(free):
+            raise PoolError("an active or cached block is on the free list")
+        if len(active) + len(cached) + len(free) != self.total_blocks:
+            raise PoolError(
+                f"{len(active)} active + {len(cached)} cached + {len(free)} free blocks "
+                f"are not the {self.total_blocks} of the pool"
+            )
+        if len(cached) != self.num_cached:
+            raise PoolError(f"{len(cached)} blocks are cached, counted {self.num_cached}")
+        if {b: h for b, h in enumerate(hash_of) if h} != self.hashes():
+            raise PoolError("the two directions of the content index disagree")
+        if sorted(self._unused.in_order()) != sorted(cached):
+            raise PoolError("the order of unused blocks does not hold the cached ones once each")
+
+    def _free_uniform(self, owner: int, ids: list[int], tenant: int) -> bool:
+        """Free blocks that all are held once and keep nothing; False when they are not such."""
+        n = len(ids)
+        if n == 1:
+            block_id = ids[0]
+            if self._counts[block_id] != 1 or self._hash_of[block_id]:
+                return False
+        else:
+            get = itemgetter(*ids)
+            if get(self._counts).count(1) != n or any(get(self._hash_of)) or len(set(ids)) != n:
+                return False
+        run = ids[::-1]
+        if self._recorder is not None:
+            self._recorder.free(owner, run, 0, _TO_FREE, tenant)
+        counts = self._counts
+        for block_id in run:
+            counts[block_id] = 0
+        self._free.extend(run)
+        ids.clear()
+        return True
+
+    def _next_free_run(self, ids: list[int]) -> tuple[int, int, list[int]]:
+        """Return count after, outcome and blocks of the longest run at the end of `ids`."""
+        counts, hash_of = self._counts, self._hash_of
+        run: dict[int, None] = {}
+        first: tuple[int, int] | None = None
+        for block_id in reversed(ids):
+            count = counts[block_id] - 1
+            if count > 0:
+                fate = count, _HELD
+            elif count == 0:
+                fate = 0, _TO_CACHE if hash_of[block_id] else _TO_FREE
+            else:
+                fate = 0, _REFUSED
+            if first is None:
+                first = fate
+            elif fate != first or block_id in run:
+                break
+            run[block_id] = None
+        assert first is not None, "called with blocks"
+        return first[0], first[1], list(run)
+
+    def _apply_free(self, run: list[int], count: int, outcome: int) -> None:
+        if outcome == _REFUSED:
+            return
+        counts = self._counts
+        for block_id in run:
+            counts[block_id] = count
+        if outcome == _TO_FREE:
+            self._free.extend(run)
+        elif outcome == _TO_CACHE:
+            self._unused.append(run)
+            self.num_cached += len(run)
+            if self.watchers:
+                self._touch(map(self._hash_of.__getitem__, run))
+
+    def _reactivate(self, run: list[int]) -> None:
+        """Take cached blocks out of the order of unused ones: they are counted on again."""
+        self.num_cached -= len(run)
+        self._unused.take_back(run)
+        if self.watchers:
+            self._touch(map(self._hash_of.__getitem__, run))
+
+    def _evict(self, n: int, *, owner: int, tenant: int, reason: int) -> None:
+        """Turn the `n` longest unused cached blocks into free ones."""
+        # A keyframe cares which blocks are cached, not in which order: taken early is safe.
+        ids = self._unused.take_oldest(n)
+        if self._recorder is not None:
+            self._recorder.evict(ids, reason, owner, tenant)
+        self.acts[Kind.EVICT] += n
+        hash_of, block_of = self._hash_of, self._block_of
+        if self.watchers:
+            self._touch(map(hash_of.__getitem__, ids))
+        for block_id in ids:
+            del block_of[hash_of[block_id]]
+            hash_of[block_id] = NO_HASH
+        self.num_cached -= n
+        ids.reverse()  # the longest unused one is taken first
+        self._free.extend(ids)
+
+    def _touch(self, hashes: Iterable[int]) -> None:
+        watchers = self.watchers
+        for content_hash in hashes:
+            if content_hash in watchers:
+                self.touched |= watchers[content_hash]
+
+    def _largest_free_run(self) -> int:
+        marks = bytearray(b"x" * self.total_blocks)
+        for block_id in self._free:
+            marks[block_id] = 0x20
+        return max(map(len, marks.split(b"x")))

@@ -1,0 +1,32 @@
+"""A sequence's blocks, in token order.
+
+Token t lies in slot t % block_size of the block at t // block_size in the table.
+"""
+
+
+class BlockTable:
+    """The blocks of one sequence; the pool alone changes what they mean."""
+
+    __slots__ = ("block_ids", "block_size")
+
+    def __init__(self, block_size: int) -> None:
+        self.block_size = block_size
+        self.block_ids: list[int] = []
+
+    def __len__(self) -> int:
+        return len(self.block_ids)
+
+    @property
+    def num_slots(self) -> int:
+        """Return how many tokens fit into the blocks held now."""
+        return len(self.block_ids) * self.block_size
+
+    def slot_of(self, position: int) -> int:
+        """Return the physical slot of the token at `position`: block id x block size + offset."""
+        block_id = self.block_ids[position // self.block_size]
+        return block_id * self.block_size + position % self.block_size
+
+
+def blocks_for(num_tokens: int, block_size: int) -> int:
+    """Return how many blocks hold `num_tokens` tokens."""
+    return -(-num_tokens // block_size)

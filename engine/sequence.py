@@ -1,0 +1,128 @@
+"""One run of tokens with one block table: what the scheduler moves and the pool's owners are.
+
+The fields are plain attributes, since the scheduler touches each running sequence at every step.
+A sequence that was told its place in a step (`StepPlan`) has KV for the tokens
+[0, num_computed_tokens) and runs the next ones; the block table always covers them.
+"""
+
+from enum import StrEnum
+
+from engine.block_table import BlockTable
+from engine.request import Request
+from engine.sampling_params import SamplingParams
+from kvpulse.events import WaitCause
+
+NEVER = 1 << 62
+
+
+class SequenceStatus(StrEnum):
+    """Where a sequence is in its life."""
+
+    WAITING = "waiting"
+    RUNNING = "running"
+    PREEMPTED = "preempted"  # waits again, without blocks
+    FINISHED = "finished"
+
+
+class Sequence:
+    """A live sequence.
+
+    Attributes:
+        seq_id: Its number, from 1 in order of arrival; the owner in every event.
+        token_ids: Prompt and generated tokens; a simulated sequence holds the generated ones only.
+        num_tokens: Prompt and generated tokens, counted.
+        num_computed_tokens: KV is present for [0, num_computed_tokens).
+        max_num_tokens: Length at which it ends; max_tokens after clamping to the context.
+        prefilling: True from admission (or resumption) until it has sampled again.
+        num_slots: Tokens that fit into its block table.
+        block_hashes: Content identity of its leading full blocks, as far as known.
+        num_hashed_blocks: How many leading blocks were offered to the prefix cache.
+        next_hash_at: Computed tokens at which its next full block is offered.
+    """
+
+    __slots__ = (
+        "arrived_ns",
+        "block_hashes",
+        "block_table",
+        "first_token_ns",
+        "max_num_tokens",
+        "next_hash_at",
+        "num_computed_tokens",
+        "num_hashed_blocks",
+        "num_preemptions",
+        "num_prompt_tokens",
+        "num_slots",
+        "num_tokens",
+        "prefilling",
+        "recompute_until",
+        "recomputed_tokens",
+        "refusal_recorded",
+        "request",
+        "sampling",
+        "seq_id",
+        "since_ns",
+        "status",
+        "stop_at",
+        "stop_ids",
+        "tenant",
+        "token_ids",
+        "total_computed_tokens",
+        "wait_blocker",
+        "wait_cause",
+        "wait_flags",
+        "wait_level",
+        "wait_watched",
+    )
+
+    def __init__(self, seq_id: int, request: Request, *, block_size: int, tenant: int = 0) -> None:
+        self.seq_id = seq_id
+        self.request = request
+        self.sampling: SamplingParams = request.sampling
+        self.tenant = tenant
+        self.token_ids: list[int] = list(request.prompt_token_ids)
+        self.num_prompt_tokens = request.num_prompt_tokens
+        self.num_tokens = self.num_prompt_tokens
+        self.num_computed_tokens = 0
+        self.max_num_tokens = self.num_prompt_tokens + request.sampling.max_tokens
+        self.stop_ids: frozenset[int] = frozenset(request.sampling.stop_token_ids)
+        self.stop_at = NEVER  # a simulated one ends by itself at this length
+        if request.simulated is not None:
+            self.stop_at = self.num_prompt_tokens + request.simulated.num_output_tokens
+        self.status = SequenceStatus.WAITING
+        self.prefilling = True
+        self.block_table = BlockTable(block_size)
+        self.num_slots = 0
+        self.block_hashes: list[int] = []
+        self.num_hashed_blocks = 0
+        self.next_hash_at = NEVER
+        # Account of its life, for `finish` and keyframes.
+        self.arrived_ns = 0
+        self.since_ns = 0  # of the present state or wait cause
+        self.first_token_ns = 0
+        self.num_preemptions = 0
+        self.total_computed_tokens = 0
+        self.recomputed_tokens = 0
+        self.recompute_until = 0  # positions below this were computed before
+        # Verdict of the last pass while it waits; see `wait_causes`.
+        self.wait_cause = WaitCause.ENGINE_BUSY
+        self.wait_flags = 0
+        self.wait_blocker = 0
+        self.wait_level = 0
+        self.wait_watched: list[int] | None = None
+        self.refusal_recorded = False
+
+    @property
+    def num_output_tokens(self) -> int:
+        """Return how many tokens were generated."""
+        return self.num_tokens - self.num_prompt_tokens
+
+    @property
+    def output_token_ids(self) -> list[int]:
+        """Return the generated tokens."""
+        return self.token_ids[len(self.token_ids) - self.num_output_tokens :]
+
+    def __repr__(self) -> str:
+        return (
+            f"Sequence({self.seq_id}, {self.status}, {self.num_computed_tokens}/{self.num_tokens} "
+            f"tokens, {len(self.block_table)} blocks)"
+        )
