@@ -1,0 +1,195 @@
+"""A Llama-family decoder in torch over the paged KV cache.
+
+One forward pass takes a step's mixed batch (decodes and prefill chunks as rows of one matrix).
+Projections are fused (query, key and value; gate and up), stored [in, out] so that each is one
+`mm` into a buffer that lives from step to step, and residuals are added inside the multiplication.
+
+Source: Touvron et al. 2023 (arXiv:2302.13971); rotary embedding in its interleaved form, Su et al.
+2021 (arXiv:2104.09864) section 3.4.2, one complex product for all query and key heads.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from engine.attention import PagedAttention
+from engine.kv_tensors import KvShape, KvTensors
+from engine.step_batch import StepBatch
+
+# From so many rows on, oneDNN's packed weight beats the plain product for the output head.
+MIN_PACKED_ROWS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class LlamaConfig:
+    """The sizes of a Llama-family model."""
+
+    name: str
+    num_layers: int
+    hidden_size: int
+    intermediate_size: int
+    num_heads: int
+    num_kv_heads: int
+    head_dim: int
+    vocab_size: int
+    max_context: int
+    rope_base: float
+    norm_epsilon: float
+
+    def kv_shape(self, *, num_blocks: int, block_size: int) -> KvShape:
+        """Return the shape of a KV cache for this model."""
+        return KvShape(self.num_layers, num_blocks, block_size, self.num_kv_heads, self.head_dim)
+
+
+@dataclass(frozen=True, slots=True)
+class LlamaLayer:
+    """One layer's weights; matrices are [in, out]."""
+
+    attention_norm: Tensor
+    query_key_value: Tensor
+    attention_output: Tensor
+    mlp_norm: Tensor
+    gate_up: Tensor
+    down: Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class LlamaWeights:
+    """A model's weights. embedding and output: [vocab_size, hidden_size], the same when tied."""
+
+    embedding: Tensor
+    layers: list[LlamaLayer]
+    norm: Tensor
+    output: Tensor
+
+
+class Workspace:
+    """Activations that live from step to step; views of the first `num_tokens` rows."""
+
+    def __init__(self, config: LlamaConfig, like: Tensor, num_tokens: int) -> None:
+        heads = config.num_heads + 2 * config.num_kv_heads
+        self.num_tokens = num_tokens
+        self.hidden = like.new_empty(num_tokens, config.hidden_size)
+        self.query_key_value = like.new_empty(num_tokens, heads * config.head_dim)
+        self.attended = like.new_empty(num_tokens, config.num_heads * config.head_dim)
+        self.gate_up = like.new_empty(num_tokens, 2 * config.intermediate_size)
+        self.activated = like.new_empty(num_tokens, config.intermediate_size)
+
+
+class LlamaModel:
+    """A Llama-family model and the cache it runs over. One thread at a time."""
+
+    def __init__(self, config: LlamaConfig, weights: LlamaWeights, kv: KvTensors) -> None:
+        self.config = config
+        self._weights = weights
+        self._kv = kv
+        self._attention = PagedAttention(kv, num_heads=config.num_heads)
+        self._rotation = rotary_table(config).to(weights.embedding.device)
+        self._workspace = Workspace(config, weights.embedding, 1)
+        self._project_to_vocabulary = output_head(weights.output)
+
+    @torch.inference_mode()
+    def forward(self, batch: StepBatch) -> Tensor:
+        """Run a step: store the keys and values of all rows, and score the sampled ones.
+
+        Returns:
+            Logits, [len(batch.sampled), vocab_size] fp32.
+        """
+        space = self._reserve(batch)
+        weights, num = self._weights, batch.num_tokens
+        hidden = torch.index_select(weights.embedding, 0, batch.token_ids, out=space.hidden[:num])
+        rotation = self._rotation.index_select(0, batch.positions)[:, None]
+        for index, layer in enumerate(weights.layers):
+            attended = self._attend(index, layer, hidden, rotation, batch)
+            if index == self.config.num_layers - 1:
+                # Only sampled rows are needed from here on.
+                hidden = hidden.index_select(0, batch.sampled_rows)
+                attended = attended.index_select(0, batch.sampled_rows)
+            if len(hidden):
+                hidden.addmm_(attended, layer.attention_output)
+                self._add_mlp(layer, hidden)
+        normed = functional.rms_norm(
+            hidden, (self.config.hidden_size,), weights.norm, self.config.norm_epsilon
+        )
+        return self._project_to_vocabulary(normed).float()
+
+    def _reserve(self, batch: StepBatch) -> Workspace:
+        self._attention.reserve(batch)
+        if batch.num_tokens > self._workspace.num_tokens:
+            self._workspace = Workspace(self.config, self._weights.embedding, batch.num_tokens)
+        return self._workspace
+
+    def _attend(
+        self, index: int, layer: LlamaLayer, hidden: Tensor, rotation: Tensor, batch: StepBatch
+    ) -> Tensor:
+        """Project, rotate, store and attend; [num_tokens, num_heads * head_dim]."""
+        config, space, num = self.config, self._workspace, len(hidden)
+        normed = functional.rms_norm(
+            hidden, (config.hidden_size,), layer.attention_norm, config.norm_epsilon
+        )
+        projected = torch.mm(normed, layer.query_key_value, out=space.query_key_value[:num])
+        heads = projected.view(num, -1, config.head_dim)
+        num_rotated = config.num_heads + config.num_kv_heads
+        rotate_in_place(heads[:, :num_rotated], rotation)
+        query = heads[:, : config.num_heads]
+        key, value = heads[:, config.num_heads : num_rotated], heads[:, num_rotated:]
+        self._kv.store(index, key=key, value=value, slots=batch.slots)
+        attended = space.attended[:num]
+        self._attention(index, batch, query=query, key=key, value=value, out=attended)
+        return attended
+
+    def _add_mlp(self, layer: LlamaLayer, hidden: Tensor) -> None:
+        config, space, num = self.config, self._workspace, len(hidden)
+        normed = functional.rms_norm(
+            hidden, (config.hidden_size,), layer.mlp_norm, config.norm_epsilon
+        )
+        gate, up = torch.mm(normed, layer.gate_up, out=space.gate_up[:num]).chunk(2, dim=1)
+        activated = torch.mul(functional.silu(gate), up, out=space.activated[:num])
+        hidden.addmm_(activated, layer.down)
+
+
+def rotary_table(config: LlamaConfig) -> Tensor:
+    """Return a unit number per position and pair: [max_context, head_dim / 2] complex64."""
+    pairs = torch.arange(0, config.head_dim, 2, dtype=torch.float64)
+    frequencies = config.rope_base ** (-pairs / config.head_dim)
+    angles = torch.outer(torch.arange(config.max_context, dtype=torch.float64), frequencies)
+    return torch.polar(torch.ones_like(angles), angles).to(torch.complex64)
+
+
+def rotate_in_place(heads: Tensor, rotation: Tensor) -> None:
+    """Rotate neighbouring pairs of each head.
+
+    Args:
+        heads: [num_tokens, num_heads, head_dim]; changed in place.
+        rotation: [num_tokens, 1, head_dim / 2] complex64.
+    """
+    num_tokens, num_heads, head_dim = heads.shape
+    pairs = heads.view(num_tokens, num_heads, head_dim // 2, 2)
+    if heads.dtype == torch.float32:
+        torch.view_as_complex(pairs).mul_(rotation)
+    else:
+        rotated = torch.view_as_complex(pairs.float()) * rotation
+        pairs.copy_(torch.view_as_real(rotated))
+
+
+def output_head(weight: Tensor) -> Callable[[Tensor], Tensor]:
+    """Return the product with the output matrix, by the quickest way this machine has.
+
+    The matrix is a fifth of a small model's weights and is multiplied with a few rows only, where
+    oneDNN's packed layout takes two thirds of the time of the plain one; it costs a second copy.
+    """
+    has_packing = hasattr(torch.ops.mkldnn, "_linear_pointwise")
+    if weight.device.type != "cpu" or weight.dtype != torch.float32 or not has_packing:
+        return lambda rows: functional.linear(rows, weight)
+    packed = torch.ops.mkldnn._reorder_linear_weight(weight, 16)
+
+    def project(rows: Tensor) -> Tensor:
+        if len(rows) < MIN_PACKED_ROWS:
+            return functional.linear(rows, weight)
+        scores: Tensor = torch.ops.mkldnn._linear_pointwise(rows, packed, None, "none", [], "")
+        return scores
+
+    return project

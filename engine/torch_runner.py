@@ -1,0 +1,110 @@
+"""The runner that runs a real model: a step's plan in, sampled tokens out."""
+
+import secrets
+import time
+from pathlib import Path
+
+import torch
+
+from engine.gguf_file import GgufFile
+from engine.kv_tensors import KvTensors
+from engine.llama import LlamaConfig, LlamaModel, LlamaWeights
+from engine.llama_gguf import read_config, read_weights
+from engine.runner import NO_TOKEN, RunnerDescription, StepPlan, StepResult
+from engine.sampling import sample
+from engine.sequence import Sequence
+from engine.step_batch import StepBatch, pack_step
+
+KV_FORMATS = {torch.float32: "fp32", torch.float16: "fp16", torch.bfloat16: "bf16"}
+
+
+class TorchRunner:
+    """Runs a Llama-family model over a paged cache of its own. One thread at a time."""
+
+    def __init__(
+        self,
+        config: LlamaConfig,
+        weights: LlamaWeights,
+        *,
+        num_blocks: int,
+        block_size: int,
+        eos_token_ids: tuple[int, ...] = (),
+    ) -> None:
+        """Allocate the cache: `num_blocks` blocks of `block_size` slots, beside the weights."""
+        self._config = config
+        self._device = weights.embedding.device
+        shape = config.kv_shape(num_blocks=num_blocks, block_size=block_size)
+        self._kv = KvTensors(shape, dtype=weights.embedding.dtype, device=self._device)
+        self._model = LlamaModel(config, weights, self._kv)
+        self._eos_token_ids = eos_token_ids
+        # What an unseeded request draws from: another one in each process.
+        self._free_seed = secrets.randbits(64)
+
+    @classmethod
+    def from_gguf(cls, path: Path, *, num_blocks: int, block_size: int) -> "TorchRunner":
+        """Load a GGUF file in fp32 on the CPU.
+
+        Raises:
+            GgufError: The file cannot be read or is no Llama-family model.
+        """
+        with GgufFile(path) as file:
+            config = read_config(file)
+            weights = read_weights(file, config)
+            eos = file.metadata.get("tokenizer.ggml.eos_token_id")
+        return cls(
+            config,
+            weights,
+            num_blocks=num_blocks,
+            block_size=block_size,
+            eos_token_ids=(eos,) if isinstance(eos, int) else (),
+        )
+
+    @property
+    def kv(self) -> KvTensors:
+        """The cache that block ids stand for."""
+        return self._kv
+
+    def execute(self, plan: StepPlan) -> StepResult:
+        """Copy blocks, run the plan's tokens, sample where a sequence is complete."""
+        started_ns = time.perf_counter_ns()
+        self._kv.copy_blocks(plan.block_copies)
+        token_ids = [NO_TOKEN] * len(plan.sequences)
+        if not plan.sequences:
+            return StepResult(token_ids, time.perf_counter_ns() - started_ns, 0)
+        batch = pack_step(
+            plan.sequences,
+            plan.num_new_tokens,
+            block_size=self._kv.shape.block_size,
+            device=self._device,
+        )
+        logits = self._model.forward(batch)
+        computed_ns = time.perf_counter_ns()
+        for index, token_id in zip(batch.sampled, self._sample(plan, batch, logits), strict=True):
+            token_ids[index] = token_id
+        sampled_ns = time.perf_counter_ns()
+        return StepResult(token_ids, computed_ns - started_ns, sampled_ns - computed_ns)
+
+    def _sample(self, plan: StepPlan, batch: StepBatch, logits: torch.Tensor) -> list[int]:
+        sampled = [plan.sequences[index] for index in batch.sampled]
+        return sample(
+            logits,
+            [sequence.sampling for sequence in sampled],
+            seeds=[self._seed_of(sequence) for sequence in sampled],
+            positions=[sequence.num_tokens for sequence in sampled],
+        )
+
+    def _seed_of(self, sequence: Sequence) -> int:
+        seed = sequence.sampling.seed
+        return self._free_seed + sequence.seq_id if seed is None else seed
+
+    def describe(self) -> RunnerDescription:
+        """Say what model this is and what a token of its cache weighs."""
+        return RunnerDescription(
+            runner="torch",
+            model=self._config.name,
+            kv_format=KV_FORMATS[self._kv.dtype],
+            bytes_per_token=self._kv.shape.bytes_per_token(self._kv.dtype),
+            eos_token_ids=self._eos_token_ids,
+            vocab_size=self._config.vocab_size,
+            max_context=self._config.max_context,
+        )
