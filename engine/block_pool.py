@@ -10,11 +10,11 @@ the table they are given in the same breath.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from operator import itemgetter, mul
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from engine.errors import PoolError
+from engine.pool_results import AllocationRefusal, FreeResult, PoolAudit
 from engine.unused_blocks import UnusedBlocks
 from kvpulse.events import U64_MASK, EvictReason, FreeOutcome, Kind, block_weight
 
@@ -22,48 +22,13 @@ if TYPE_CHECKING:
     from kvpulse.recorder import Recorder
 
 NO_HASH: Final = 0
+_ONE_FREED: Final = FreeResult(0, 0, 1, 0)
 _REUSED: Final = int(EvictReason.REUSED)
 _CLEARED: Final = int(EvictReason.CLEARED)
 _HELD: Final = int(FreeOutcome.HELD)
 _TO_CACHE: Final = int(FreeOutcome.TO_CACHE)
 _TO_FREE: Final = int(FreeOutcome.TO_FREE)
 _REFUSED: Final = int(FreeOutcome.REFUSED)
-
-
-@dataclass(frozen=True, slots=True)
-class AllocationRefusal:
-    """An allocation that does not fit: nothing was taken."""
-
-    needed: int
-    free: int
-    cached: int
-
-
-class FreeResult(NamedTuple):
-    """What became of the blocks of one `free`; `refused` ones were held by nobody."""
-
-    held: int
-    to_cache: int
-    to_free: int
-    refused: int
-
-
-@dataclass(frozen=True, slots=True)
-class PoolAudit:
-    """The pool's own account of itself, recounted block by block.
-
-    Attributes:
-        checksum: Sum over blocks of weight x count, modulo 2**64 (`kvpulse.events.block_weight`).
-        largest_free_run: Longest run of neighbouring ids without content.
-    """
-
-    total: int
-    active: int
-    cached: int
-    free: int
-    sum_of_counts: int
-    checksum: int
-    largest_free_run: int
 
 
 class BlockPool:
@@ -78,7 +43,12 @@ class BlockPool:
         self.num_cached = 0
         self.watchers: dict[int, set[int]] = {}
         self.touched: set[int] = set()
-        self.acts: dict[Kind, int] = dict.fromkeys(Kind, 0)
+        # Acts, counted by block; plain integers, since a dict of enums costs more than the act.
+        self.num_allocated = 0
+        self.num_shared = 0
+        self.num_freed = 0
+        self.num_kept = 0
+        self.num_evicted = 0
         self._recorder = recorder
         self._counts = [0] * total_blocks
         self._hash_of = [NO_HASH] * total_blocks
@@ -107,6 +77,17 @@ class BlockPool:
         """Return the reference count of each block; not to be changed."""
         return self._counts
 
+    @property
+    def acts(self) -> dict[Kind, int]:
+        """Return what the pool did since it was made, in blocks per kind of act."""
+        return {
+            Kind.ALLOCATE: self.num_allocated,
+            Kind.SHARE: self.num_shared,
+            Kind.FREE: self.num_freed,
+            Kind.CACHE: self.num_kept,
+            Kind.EVICT: self.num_evicted,
+        }
+
     def block_with(self, content_hash: int) -> int | None:
         """Return the block that keeps the content, or None."""
         return self._block_of.get(content_hash)
@@ -121,18 +102,18 @@ class BlockPool:
         return [b for b in range(self.total_blocks) if not counts[b] and hash_of[b]]
 
     def allocate(self, owner: int, n: int, tenant: int = 0) -> list[int] | AllocationRefusal:
-        """Take `n` blocks for `owner`, free ones first, then the longest unused cached ones."""
-        free = self._free
-        if n > len(free):
-            if n > len(free) + self.num_cached:
-                return AllocationRefusal(needed=n, free=len(free), cached=self.num_cached)
-            self._evict(n - len(free), owner=owner, tenant=tenant, reason=_REUSED)
+        """Take `n` blocks, at least 1: free ones first, then the longest unused cached ones."""
+        free, counts = self._free, self._counts
+        num_free = len(free)
+        if n > num_free:
+            if n > num_free + self.num_cached:
+                return AllocationRefusal(needed=n, free=num_free, cached=self.num_cached)
+            self._evict(n - num_free, owner, tenant, _REUSED)
         ids = free[: -n - 1 : -1]
         if self._recorder is not None:
             self._recorder.allocate(owner, ids, tenant)
-        self.acts[Kind.ALLOCATE] += n
-        del free[len(free) - n :]
-        counts = self._counts
+        self.num_allocated += n
+        del free[-n:]
         for block_id in ids:
             counts[block_id] = 1
         return ids
@@ -142,7 +123,7 @@ class BlockPool:
 
         Each must be active or cached; cached ones become active again.
         """
-        self.acts[Kind.SHARE] += len(ids)
+        self.num_shared += len(ids)
         counts = self._counts
         start, n = 0, len(ids)
         while start < n:
@@ -166,9 +147,17 @@ class BlockPool:
         Reversed, so that the tail of a chain is evicted before what it builds on. A block that
         nobody holds is refused: recorded, counted, and passed over.
         """
-        self.acts[Kind.FREE] += len(ids)
         n = len(ids)
-        if n and self._free_uniform(owner, ids, tenant):
+        self.num_freed += n
+        if n == 1:
+            block_id = ids[0]
+            if self._counts[block_id] == 1 and not self._hash_of[block_id]:
+                if self._recorder is not None:
+                    self._recorder.free(owner, ids, 0, _TO_FREE, tenant)
+                self._counts[block_id] = 0
+                self._free.append(ids.pop())
+                return _ONE_FREED
+        elif n and self._free_uniform(owner, ids, tenant):
             return FreeResult(0, 0, n, 0)
         tally = [0, 0, 0, 0]
         while ids:
@@ -192,7 +181,7 @@ class BlockPool:
         kept = list(fresh.values())
         if self._recorder is not None:
             self._recorder.cache(owner, kept, list(fresh), tenant)
-        self.acts[Kind.CACHE] += len(kept)
+        self.num_kept += len(kept)
         for content_hash, block_id in fresh.items():
             block_of[content_hash] = block_id
             hash_of[block_id] = content_hash
@@ -204,7 +193,7 @@ class BlockPool:
         """Forget the content of every cached block; return how many became free."""
         num_cleared = self.num_cached
         if num_cleared:
-            self._evict(num_cleared, owner=0, tenant=0, reason=_CLEARED)
+            self._evict(num_cleared, 0, 0, _CLEARED)
         return num_cleared
 
     def audit(self) -> PoolAudit:
@@ -245,14 +234,9 @@ class BlockPool:
     def _free_uniform(self, owner: int, ids: list[int], tenant: int) -> bool:
         """Free blocks that all are held once and keep nothing; False when they are not such."""
         n = len(ids)
-        if n == 1:
-            block_id = ids[0]
-            if self._counts[block_id] != 1 or self._hash_of[block_id]:
-                return False
-        else:
-            get = itemgetter(*ids)
-            if get(self._counts).count(1) != n or any(get(self._hash_of)) or len(set(ids)) != n:
-                return False
+        get = itemgetter(*ids)
+        if get(self._counts).count(1) != n or any(get(self._hash_of)) or len(set(ids)) != n:
+            return False
         run = ids[::-1]
         if self._recorder is not None:
             self._recorder.free(owner, run, 0, _TO_FREE, tenant)
@@ -305,13 +289,13 @@ class BlockPool:
         if self.watchers:
             self._touch(map(self._hash_of.__getitem__, run))
 
-    def _evict(self, n: int, *, owner: int, tenant: int, reason: int) -> None:
+    def _evict(self, n: int, owner: int, tenant: int, reason: int) -> None:
         """Turn the `n` longest unused cached blocks into free ones."""
         # A keyframe cares which blocks are cached, not in which order: taken early is safe.
         ids = self._unused.take_oldest(n)
         if self._recorder is not None:
             self._recorder.evict(ids, reason, owner, tenant)
-        self.acts[Kind.EVICT] += n
+        self.num_evicted += n
         hash_of, block_of = self._hash_of, self._block_of
         if self.watchers:
             self._touch(map(hash_of.__getitem__, ids))
@@ -319,8 +303,7 @@ class BlockPool:
             del block_of[hash_of[block_id]]
             hash_of[block_id] = NO_HASH
         self.num_cached -= n
-        ids.reverse()  # the longest unused one is taken first
-        self._free.extend(ids)
+        self._free += reversed(ids)  # the longest unused one is taken first
 
     def _touch(self, hashes: Iterable[int]) -> None:
         watchers = self.watchers

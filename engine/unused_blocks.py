@@ -1,6 +1,7 @@
 """The order in which cached blocks were last used: which one to evict next."""
 
 from collections import deque
+from itertools import repeat
 
 from engine.errors import PoolError
 
@@ -33,13 +34,13 @@ class UnusedBlocks:
     def take_oldest(self, n: int) -> list[int]:
         """Remove and return the `n` longest unused blocks."""
         popleft, stale = self._queue.popleft, self._stale
-        block_ids: list[int] = []
-        while len(block_ids) < n:
+        block_ids = []
+        for _ in repeat(None, n):
             block_id = popleft()
-            if stale[block_id]:
+            while stale[block_id]:
                 stale[block_id] -= 1
-            else:
-                block_ids.append(block_id)
+                block_id = popleft()
+            block_ids.append(block_id)
         return block_ids
 
     def in_order(self) -> list[int]:
