@@ -1,0 +1,73 @@
+"""What stands in front of every HTTP answer: a check of the Host header, and plain headers.
+
+A page in somebody's browser can be pointed, by its own name server, at 127.0.0.1 (DNS rebinding).
+Its requests then carry the page's host name, so only loopback names, and those that the
+configuration lists, are answered. The two health paths are exempt: probes use whatever address
+they have, and what they are told is no secret.
+"""
+
+import ipaddress
+from collections.abc import Collection
+from typing import Final
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+EXEMPT_PATHS: Final = frozenset({"/healthz", "/readyz"})
+SECURITY_HEADERS: Final = {
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "referrer-policy": "no-referrer",
+    "cross-origin-resource-policy": "same-origin",
+    "content-security-policy": "default-src 'none'; frame-ancestors 'none'",
+    "cache-control": "no-store",
+}
+
+
+def host_name(header: str) -> str:
+    """Return a Host header's name in lower case, without port and brackets."""
+    name = header.strip().lower()
+    if name.startswith("["):
+        return name[1:].partition("]")[0]
+    return name.rpartition(":")[0] if name.count(":") == 1 else name
+
+
+def is_allowed_host(header: str, allowed: Collection[str]) -> bool:
+    """Whether a Host header names this machine's loopback or a listed host."""
+    name = host_name(header)
+    if name == "localhost" or name in allowed:
+        return True
+    try:
+        return ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return False
+
+
+class HostGuard:
+    """ASGI middleware: refuses foreign Host headers with 421, adds the security headers."""
+
+    def __init__(self, app: ASGIApp, allowed: Collection[str] = ()) -> None:
+        self._app = app
+        self._allowed = frozenset(name.lower() for name in allowed)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request or pass it on."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                MutableHeaders(scope=message).update(SECURITY_HEADERS)
+            await send(message)
+
+        host = Headers(scope=scope).get("host", "")
+        if scope["path"] in EXEMPT_PATHS or is_allowed_host(host, self._allowed):
+            await self._app(scope, receive, send_with_headers)
+            return
+        refusal = PlainTextResponse(
+            "this host name is not served; use 127.0.0.1, or list it in KVPULSE_ALLOWED_HOSTS\n",
+            status_code=421,
+        )
+        await refusal(scope, receive, send_with_headers)

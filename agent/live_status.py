@@ -1,0 +1,94 @@
+"""The live state and the readiness as plain documents for JSON."""
+
+from agent.engine_samples import is_fresh, source_age_seconds
+from agent.health import Readiness, judge
+from agent.ledger_delta import LiveState
+from agent.live_view import LiveEngine, LiveSnapshot
+from agent.rebucket import NS_PER_SECOND
+
+MAX_LISTED = 100  # leaks and holds listed one by one; their number is always told
+
+Document = dict[str, object]
+
+
+def readiness_document(readiness: Readiness) -> Document:
+    """Say whether the agent is ready and, if not, why."""
+    problems = [
+        {"subject": p.subject, "problem": p.text, "since_seconds": p.since_seconds}
+        for p in readiness.problems
+    ]
+    return {"ready": readiness.is_ready, "problems": problems}
+
+
+def status_document(snapshot: LiveSnapshot, now_ns: int) -> Document:
+    """Describe the agent and every engine it knows."""
+    return {
+        "readiness": readiness_document(judge(snapshot, now_ns)),
+        "agent": {
+            "started_at_ns": snapshot.started_at_ns,
+            "journal": snapshot.journal,
+            "store": snapshot.store_label,
+            "store_writable": snapshot.store_writable,
+            "last_commit_at_ns": snapshot.last_commit_at_ns,
+            "commits": snapshot.commits,
+            "commit_seconds": snapshot.commit_seconds,
+        },
+        "engines": [_engine(engine, now_ns) for engine in snapshot.engines.values()],
+    }
+
+
+def _engine(engine: LiveEngine, now_ns: int) -> Document:
+    live = engine.live
+    return {
+        "engine": engine.engine,
+        "run_id": engine.run_id,
+        "state": engine.state.value,
+        "fresh": is_fresh(engine, now_ns),
+        "age_seconds": source_age_seconds(engine, now_ns),
+        "lag_seconds": engine.lag_seconds,
+        "behind_records": engine.behind_records,
+        "started_at_ns": engine.started_at_ns,
+        "last_event_at_ns": engine.last_event_at_ns,
+        "fingerprint": dict(engine.fingerprint),
+        "gauges": dict(live.gauges),
+        "counters": dict(live.counters),
+        "labelled": {family: dict(values) for family, values in live.labelled.items()},
+        "waits": _waits(live),
+        "ledger": _ledger(live),
+    }
+
+
+def _waits(live: LiveState) -> Document:
+    return {
+        cause: {
+            "waiting": wait.num_waiting,
+            "oldest_seconds": (
+                None
+                if wait.oldest_since_ns is None
+                else (live.t_ns - wait.oldest_since_ns) / NS_PER_SECOND
+            ),
+        }
+        for cause, wait in live.waits.items()
+    }
+
+
+def _ledger(live: LiveState) -> Document:
+    return {
+        "balanced": live.balanced,
+        "audits_passed": live.audits_passed,
+        "audits_failed": live.audits_failed,
+        "laws_failed": live.laws_failed,
+        "last_failures": [{"law": f.law, "detail": f.detail} for f in live.last_failures],
+        "events_stored": sum(live.stored),
+        "events_lost": sum(live.lost),
+        "unknown_records": live.unknown,
+        "gaps": live.num_gaps,
+        "refused_frees": live.refused_frees,
+        "num_leaked": len(live.leaks),
+        "leaked": [{"block": k.block, "owner": k.owner} for k in live.leaks[:MAX_LISTED]],
+        "num_held": sum(len(hold.blocks) for hold in live.held),
+        "held": [
+            {"owner": h.owner, "reason": h.reason, "num_blocks": len(h.blocks)}
+            for h in live.held[:MAX_LISTED]
+        ],
+    }

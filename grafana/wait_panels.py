@@ -1,0 +1,94 @@
+"""Charts of waiting, refusal and latency."""
+
+from grafana_foundation_sdk.builders import timeseries
+
+from agent import metrics
+from agent.metric import Metric
+from grafana import colours, queries
+from grafana.panel_defaults import (
+    chart,
+    painted,
+    query,
+    stacked,
+    without_silent_series,
+)
+
+PERCENTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
+
+
+def waits_by_class() -> timeseries.Panel:
+    """Stack the seconds waited per second, by class."""
+    panel = chart(
+        "Waiting, by class",
+        description="Seconds waited per second, so 3 means three sequences waiting all the time; "
+        "red is missing blocks, violet is the scheduler, and only red is helped by more memory.",
+        unit="short",
+    ).with_target(query(queries.per_second(metrics.WAIT_SECONDS, "class"), "{{class}}"))
+    return painted(stacked(panel), colours.WAIT_CLASSES).span(12)
+
+
+def waiting_by_cause() -> timeseries.Panel:
+    """Stack the waiting sequences by the first cause that holds for each."""
+    panel = chart(
+        "Sequences waiting, by cause",
+        description="One pool with many pool_behind is one large request blocking the line; many "
+        "pool is real shortage, many batch_slots is a full batch.",
+        unit="short",
+    ).with_target(query(queries.total(metrics.NUM_WAITING, "cause"), "{{cause}}"))
+    return without_silent_series(painted(stacked(panel), colours.WAIT_CAUSES)).span(12)
+
+
+def rejections_by_reason() -> timeseries.Panel:
+    """Stack refusals per second, by reason."""
+    panel = chart(
+        "Rejections, by reason",
+        description="Greys are requests that were wrong and will be wrong again; reds are a pool "
+        "too small for what was asked, violet a queue too short for the burst.",
+        unit="reqps",
+    ).with_target(query(queries.per_second(metrics.REJECTIONS, "reason"), "{{reason}}"))
+    return without_silent_series(painted(stacked(panel), colours.REJECT_REASONS)).span(12)
+
+
+def first_token_quantiles() -> timeseries.Panel:
+    """Draw time to first token at three quantiles."""
+    return _quantiles(
+        "Time to first token",
+        metrics.TIME_TO_FIRST_TOKEN,
+        "A p99 that leaves p50 behind is queueing or preemption of some; all three rising "
+        "together is a slower step or longer prompts.",
+    )
+
+
+def inter_token_quantiles() -> timeseries.Panel:
+    """Draw the time between two tokens at three quantiles."""
+    return _quantiles(
+        "Time between tokens",
+        metrics.INTER_TOKEN,
+        "Peaks of p99 alone are preempted sequences or long prefills in the same step; a slow "
+        "rise of all is a larger batch or longer contexts.",
+    )
+
+
+def pool_and_scheduler_wait() -> timeseries.Panel:
+    """Draw the p95 of the two parts of the queue time beside it."""
+    lines = {
+        "queue": (metrics.QUEUE_TIME, "#64748b"),
+        "pool": (metrics.POOL_WAIT, colours.WAIT_CLASSES["pool"]),
+        "scheduler": (metrics.SCHEDULER_WAIT, colours.WAIT_CLASSES["scheduler"]),
+    }
+    panel = chart(
+        "Queue time, p95",
+        description="Which part makes the queue long for the unlucky: where pool follows queue, "
+        "blocks are short; where scheduler does, slots or token budget are.",
+        unit="s",
+    )
+    for ref_id, (name, (metric, _)) in zip("ABC", lines.items(), strict=True):
+        panel = panel.with_target(query(queries.quantile(metric, 0.95), name, ref_id))
+    return painted(panel, {name: colour for name, (_, colour) in lines.items()}).span(8)
+
+
+def _quantiles(title: str, metric: Metric, description: str) -> timeseries.Panel:
+    panel = chart(title, description=description, unit="s")
+    for ref_id, (name, q) in zip("ABC", PERCENTILES.items(), strict=True):
+        panel = panel.with_target(query(queries.quantile(metric, q), name, ref_id))
+    return painted(panel, colours.QUANTILES).span(8)
