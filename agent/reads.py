@@ -7,6 +7,14 @@ be kept and used from several threads; every call takes a connection of its own 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from sqlalchemy import Engine
+
+from agent import (
+    reads_health,
+    reads_requests,
+    reads_runs,
+    reads_series,
+)
 from agent.read_models import (
     EngineRow,
     GapRow,
@@ -24,6 +32,9 @@ from agent.read_models import (
     Series,
     TelemetryHealth,
 )
+from agent.read_tiers import Window
+from agent.store_connection import open_for_reading, parse_address
+from agent.store_revision import check_revision
 
 if TYPE_CHECKING:
     from agent.block_map import BlockMap
@@ -32,13 +43,18 @@ if TYPE_CHECKING:
 class Reads:
     """Answers questions about one store; see `open_reads`."""
 
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
     def engines(self) -> list[EngineRow]:
         """Return the newest run of every engine, sorted by engine name."""
-        raise NotImplementedError
+        with self._engine.connect() as connection:
+            return reads_runs.read_engines(connection)
 
     def runs(self, engine: str) -> list[RunRow]:
         """Return all runs of one engine, the newest first."""
-        raise NotImplementedError
+        with self._engine.connect() as connection:
+            return reads_runs.read_runs(connection, engine)
 
     def series(
         self,
@@ -54,25 +70,33 @@ class Reads:
         `agent.rollup_metrics`; an unknown one raises `UnknownMetricError`. Intervals without a row
         are absent from `t_ns`; a NULL is NaN.
         """
-        raise NotImplementedError
+        window = Window(start_ns, end_ns, max_points)
+        with self._engine.connect() as connection:
+            return reads_series.read_series(connection, run_key, metrics, window)
 
     def latencies(
         self, run_key: int, metric: str, start_ns: int, end_ns: int, max_points: int = 2000
     ) -> LatencySeries:
         """Return a latency's count and quantiles per interval, in seconds."""
-        raise NotImplementedError
+        window = Window(start_ns, end_ns, max_points)
+        with self._engine.connect() as connection:
+            return reads_series.read_latencies(connection, run_key, metric, window)
 
     def latency_summary(
         self, run_key: int, metric: str, start_ns: int, end_ns: int
     ) -> LatencySummary | None:
         """Return a latency's quantiles over the whole window; None if nothing was measured."""
-        raise NotImplementedError
+        window = Window(start_ns, end_ns)
+        with self._engine.connect() as connection:
+            return reads_series.read_latency_summary(connection, run_key, metric, window)
 
     def labelled(
         self, run_key: int, family: str, start_ns: int, end_ns: int, max_points: int = 2000
     ) -> LabelledSeries:
         """Return one labelled family (`rejected`, `finished`, `wait_ns`, …) per label value."""
-        raise NotImplementedError
+        window = Window(start_ns, end_ns, max_points)
+        with self._engine.connect() as connection:
+            return reads_series.read_labelled(connection, run_key, family, window)
 
     def block_map(self, run_key: int, at_ns: int | None = None) -> "BlockMap | None":
         """Return every block's state, count and owners at a moment (None: the newest stored).
@@ -81,7 +105,10 @@ class Reads:
         Beyond it the nearest snapshot is returned with `exact=False` and its age. None if the run
         has no snapshot at all.
         """
-        raise NotImplementedError
+        with self._engine.connect() as connection:
+            from agent import reads_block_map
+
+            return reads_block_map.read_block_map(connection, run_key, at_ns)
 
     def requests(
         self,
@@ -95,39 +122,58 @@ class Reads:
         order: RequestOrder | str = RequestOrder.STARTED,
     ) -> list[RequestRow]:
         """Return the sequences alive at any moment of `[start_ns, end_ns)`."""
-        raise NotImplementedError
+        window = Window(start_ns, end_ns, limit)
+        with self._engine.connect() as connection:
+            return reads_requests.read_requests(
+                connection,
+                run_key,
+                window,
+                state=state,
+                tenant=tenant,
+                order=RequestOrder(order),
+            )
 
     def request(self, run_key: int, owner: int) -> RequestRow | None:
         """Return one sequence by its number."""
-        raise NotImplementedError
+        with self._engine.connect() as connection:
+            return reads_requests.read_request(connection, run_key, owner)
 
     def request_events(self, run_key: int, owner: int) -> list[RequestEvent]:
         """Return a sequence's timeline, drawn from the stored chunks; empty beyond retention."""
-        raise NotImplementedError
+        with self._engine.connect() as connection:
+            from agent import reads_events
+
+            return reads_events.read_request_events(connection, run_key, owner)
 
     def marks(self, run_key: int, start_ns: int, end_ns: int) -> list[Mark]:
         """Return restarts, gaps, changed configurations, leaks and failed audits in a window."""
-        raise NotImplementedError
+        window = Window(start_ns, end_ns)
+        with self._engine.connect() as connection:
+            return reads_health.read_marks(connection, run_key, window)
 
     def gaps(self, run_key: int) -> list[GapRow]:
         """Return the stretches known to be missing, oldest first."""
-        raise NotImplementedError
+        with self._engine.connect() as connection:
+            return reads_health.read_gaps(connection, run_key)
 
     def totals(self, run_key: int) -> dict[str, KindTotal]:
         """Return events stored and lost per kind name, for every kind seen."""
-        raise NotImplementedError
+        with self._engine.connect() as connection:
+            return reads_health.read_totals(connection, run_key)
 
     def telemetry(self, run_key: int) -> TelemetryHealth:
         """Return how much of the stream has arrived and how fresh it is."""
-        raise NotImplementedError
+        with self._engine.connect() as connection:
+            return reads_health.read_telemetry(connection, run_key)
 
     def leaks(self, run_key: int) -> list[Leak]:
         """Return blocks that outlived their owner, open ones first."""
-        raise NotImplementedError
+        with self._engine.connect() as connection:
+            return reads_health.read_leaks(connection, run_key)
 
     def close(self) -> None:
         """Close every connection."""
-        raise NotImplementedError
+        self._engine.dispose()
 
 
 def open_reads(url: str) -> Reads:
@@ -141,4 +187,11 @@ def open_reads(url: str) -> Reads:
         StoreTooNew: A newer kvpulse wrote it.
         StoreTooOld: It lacks a revision; `kvpulse db upgrade` brings it up to date.
     """
-    raise NotImplementedError
+    address = parse_address(url)
+    engine = open_for_reading(address)
+    try:
+        check_revision(engine, address)
+    except BaseException:
+        engine.dispose()
+        raise
+    return Reads(engine)

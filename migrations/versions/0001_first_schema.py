@@ -81,6 +81,8 @@ def _create_runs() -> None:
         _big("last_event_at_ns", null=True),
         _big("last_commit_at_ns", null=True),
         _big("num_gaps", default="0"),
+        _big("num_chunks", default="0"),
+        _big("chunk_bytes", default="0"),
         _big("events_stored", default="0"),
         _big("events_lost", default="0"),
         _big("audits_passed", default="0"),
