@@ -96,11 +96,11 @@ def oldest_wait_stat() -> stat.Panel:
 
 def rejected_stat() -> stat.Panel:
     """Show which share of the requests was refused in the chosen range."""
-    rejected = queries.gained(metrics.REJECTIONS)
+    rejected = queries.gained(metrics.REJECTIONS, queries.WHOLE_RANGE)
     return (
         now_stat(
             "Rejected in range",
-            queries.ratio(rejected, queries.gained(metrics.REQUESTS)),
+            queries.ratio(rejected, queries.gained(metrics.REQUESTS, queries.WHOLE_RANGE)),
             description="Requests refused out of those that arrived in the chosen time range; "
             "anything above zero is explained by reason further down.",
             unit="percentunit",

@@ -113,9 +113,14 @@ def without_silent_series(panel: timeseries.Panel) -> timeseries.Panel:
         models.MatcherConfig(
             id_val="byValue", options={"op": "gte", "reducer": "allIsZero", "value": 0}
         ),
-        [models.DynamicConfigValue(id_val="custom.hideFrom", value=hidden)],
+        [option("custom.hideFrom", hidden)],
     )
 
 
+def option(name: str, value: object) -> models.DynamicConfigValue:
+    """Set one option of a field."""
+    return models.DynamicConfigValue(id_val=name, value=value)
+
+
 def _fixed_colour(colour: str) -> models.DynamicConfigValue:
-    return models.DynamicConfigValue(id_val="color", value={"mode": "fixed", "fixedColor": colour})
+    return option("color", {"mode": "fixed", "fixedColor": colour})

@@ -22,26 +22,24 @@ def select(metric: Metric, suffix: str = "", **labels: str) -> str:
 
 def total(metric: Metric, by: str | None = None, **labels: str) -> str:
     """Sum a gauge over the chosen engines."""
-    return f"{_sum(by)} ({select(metric, **labels)})"
+    return _aggregate("sum", by, select(metric, **labels))
 
 
 def largest(metric: Metric, by: str | None = None) -> str:
     """Take a gauge's largest value over the chosen engines."""
-    return f"{_aggregate('max', by)} ({select(metric)})"
+    return _aggregate("max", by, select(metric))
 
 
-def per_second(
-    metric: Metric, by: str | None = None, *, window: str = RATE_WINDOW, **labels: str
-) -> str:
+def per_second(metric: Metric, by: str | None = None, **labels: str) -> str:
     """Sum a counter's rate over the chosen engines."""
     _require(metric, MetricKind.COUNTER)
-    return f"{_sum(by)} (rate({select(metric, **labels)}[{window}]))"
+    return _aggregate("sum", by, f"rate({select(metric, **labels)}[{RATE_WINDOW}])")
 
 
-def gained(metric: Metric, by: str | None = None, **labels: str) -> str:
-    """Sum what a counter gained over the whole time range of the board."""
+def gained(metric: Metric, window: str, **labels: str) -> str:
+    """Sum what a counter gained in a window, over the chosen engines."""
     _require(metric, MetricKind.COUNTER)
-    return f"{_sum(by)} (increase({select(metric, **labels)}[{WHOLE_RANGE}]))"
+    return _aggregate("sum", None, f"increase({select(metric, **labels)}[{window}])")
 
 
 def ratio(part: str, whole: str) -> str:
@@ -52,7 +50,7 @@ def ratio(part: str, whole: str) -> str:
 def quantile(metric: Metric, q: float) -> str:
     """Estimate a quantile of a histogram over the chosen engines together."""
     _require(metric, MetricKind.HISTOGRAM)
-    buckets = f"sum by (le) (rate({select(metric, '_bucket')}[{RATE_WINDOW}]))"
+    buckets = _aggregate("sum", "le", f"rate({select(metric, '_bucket')}[{RATE_WINDOW}])")
     return f"histogram_quantile({q}, {buckets})"
 
 
@@ -61,9 +59,5 @@ def _require(metric: Metric, kind: MetricKind) -> None:
         raise ValueError(f"{metric.name} is a {metric.kind}, not a {kind}")
 
 
-def _sum(by: str | None) -> str:
-    return _aggregate("sum", by)
-
-
-def _aggregate(function: str, by: str | None) -> str:
-    return f"{function} by ({by})" if by else function
+def _aggregate(function: str, by: str | None, inner: str) -> str:
+    return f"{function} by ({by}) ({inner})" if by else f"{function}({inner})"

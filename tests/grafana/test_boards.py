@@ -1,0 +1,121 @@
+"""The boards as files: up to date, complete, honest, and of metrics that exist."""
+
+import json
+import re
+
+import pytest
+
+from agent.metrics import TABLE
+from grafana import colours
+from grafana.generate import BOARDS, BOARDS_FOLDER, encode, main, stale_boards, write_boards
+from kvpulse.events import WAIT_CLASSES, BlockState, RejectReason, WaitCause, WaitClass
+
+KNOWN_SERIES = {
+    metric.name + suffix
+    for metric in TABLE
+    for suffix in (("_bucket", "_sum", "_count") if metric.edges else ("",))
+}
+
+
+@pytest.fixture(params=sorted(BOARDS))
+def board(request):
+    return json.loads((BOARDS_FOLDER / request.param).read_text("utf-8"))
+
+
+@pytest.fixture
+def panels(board):
+    return [panel for panel in board["panels"] if panel["type"] != "row"]
+
+
+@pytest.fixture
+def expressions(board, panels):
+    drawn = [target["expr"] for panel in panels for target in panel["targets"]]
+    return drawn + [mark["expr"] for mark in board["annotations"]["list"]]
+
+
+def test_the_committed_json_is_what_the_code_builds():
+    assert stale_boards(BOARDS_FOLDER) == []
+
+
+def test_check_fails_on_a_board_edited_by_hand(tmp_path, capsys):
+    [path] = write_boards(tmp_path)
+    assert main(["--check", "--out", str(tmp_path)]) == 0
+    path.write_text(path.read_text("utf-8").replace("Oldest wait", "Longest wait"), "utf-8")
+
+    assert main(["--check", "--out", str(tmp_path)]) == 1
+    assert "python -m grafana.generate" in capsys.readouterr().err
+
+
+def test_building_twice_gives_the_same_bytes():
+    for build in BOARDS.values():
+        assert encode(build()) == encode(build())
+
+
+def test_every_metric_of_every_query_is_in_the_table(expressions):
+    used = {name for expr in expressions for name in re.findall(r"kvpulse_\w+", expr)}
+
+    assert used
+    assert used <= KNOWN_SERIES
+
+
+def test_no_query_fills_a_hole_with_zero(expressions):
+    for expr in expressions:
+        assert "vector(" not in expr
+        assert " or " not in expr
+
+
+def test_every_query_is_narrowed_to_the_chosen_engines(expressions):
+    for expr in expressions:
+        assert expr.count('engine=~"$engine"') == len(re.findall(r"kvpulse_\w+", expr))
+
+
+def test_every_counter_is_read_through_a_rate(expressions):
+    counters = {metric.name for metric in TABLE if metric.name.endswith("_total")}
+    for expr in expressions:
+        for name in counters & set(re.findall(r"kvpulse_\w+", expr)):
+            assert re.search(rf"(rate|increase)\({name}\{{", expr)
+
+
+def test_every_panel_says_what_a_bad_shape_means_in_one_sentence(panels):
+    for panel in panels:
+        description = panel["description"]
+        assert panel["title"]
+        assert panel["fieldConfig"]["defaults"]["unit"]
+        assert description.endswith(".")
+        assert description.count(". ") == 0
+        assert len(description.split()) >= 12
+
+
+def test_every_chart_has_its_legend_on(panels):
+    charts = [panel for panel in panels if panel["type"] == "timeseries"]
+
+    assert charts
+    assert all(panel["options"]["legend"]["showLegend"] for panel in charts)
+
+
+def test_a_number_of_now_is_never_the_last_point_of_a_range(panels):
+    for panel in panels:
+        if panel["type"] == "stat":
+            assert all(target["instant"] for target in panel["targets"])
+
+
+def test_titles_and_places_on_the_board_are_not_taken_twice(panels):
+    titles = [panel["title"] for panel in panels]
+    places = [(panel["gridPos"]["x"], panel["gridPos"]["y"]) for panel in panels]
+
+    assert len(set(titles)) == len(titles)
+    assert len(set(places)) == len(places)
+
+
+def test_every_state_class_cause_and_reason_has_a_colour():
+    assert set(colours.BLOCK_STATES) == {state.name.lower() for state in BlockState}
+    assert set(colours.WAIT_CLASSES) == {wait_class.value for wait_class in WaitClass}
+    assert set(colours.WAIT_CAUSES) == {cause.name.lower() for cause in WaitCause}
+    assert set(colours.REJECT_REASONS) == {reason.name.lower() for reason in RejectReason}
+    assert len(set(colours.WAIT_CAUSES.values())) == len(WAIT_CLASSES)
+
+
+def test_the_board_can_be_narrowed_by_datasource_and_engine(board):
+    names = [variable["name"] for variable in board["templating"]["list"]]
+
+    assert names[:2] == ["datasource", "engine"]
