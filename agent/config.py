@@ -4,7 +4,6 @@
 bad value raises `ConfigError` naming where it stood, the text found and what would be accepted.
 """
 
-import os
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from agent.errors import ConfigError
+from kvpulse.paths import journal_dir, store_path
 
 LOG_LEVELS: Final = ("debug", "info", "warning", "error")
 PREFIX: Final = "KVPULSE_"
@@ -26,6 +26,7 @@ class AgentConfig:
     store: str  # path of an SQLite file, or an SQLAlchemy URL
     host: str = "127.0.0.1"
     port: int = 9464
+    allowed_hosts: tuple[str, ...] = ()  # answered beside loopback names
     log_level: str = "info"
     poll_seconds: float = 0.01  # while events arrive
     idle_poll_seconds: float = 0.05  # longest pause between two looks at a quiet stream
@@ -40,19 +41,6 @@ class Found:
 
     text: str
     where: str
-
-
-def default_journal(environ: Mapping[str, str], uid: int) -> Path:
-    """Return the folder that engines write their journals to unless told otherwise."""
-    runtime = environ.get("XDG_RUNTIME_DIR")
-    return Path(runtime) / "kvpulse" if runtime else Path(f"/dev/shm/kvpulse-{uid}")
-
-
-def default_store(environ: Mapping[str, str]) -> Path:
-    """Return the store's file unless told otherwise."""
-    state = environ.get("XDG_STATE_HOME")
-    home = Path(environ.get("HOME") or Path.home())
-    return (Path(state) if state else home / ".local" / "state") / "kvpulse" / "kvpulse.db"
 
 
 def load_config(flags: Mapping[str, str | None], environ: Mapping[str, str]) -> AgentConfig:
@@ -75,8 +63,8 @@ def load_config(flags: Mapping[str, str | None], environ: Mapping[str, str]) -> 
         if flag is not None:
             found[name] = Found(flag, "--" + name.replace("_", "-"))
     values: dict[str, Any] = {name: _PARSERS[name](value) for name, value in found.items()}
-    values.setdefault("journal", default_journal(environ, os.getuid()))
-    values.setdefault("store", str(default_store(environ)))
+    values.setdefault("journal", journal_dir(environ))
+    values.setdefault("store", str(store_path(environ)))
     return AgentConfig(**values)
 
 
@@ -104,6 +92,10 @@ def _text(found: Found) -> str:
     if not found.text.strip():
         raise ConfigError(found.where, found.text, "a text that is not empty")
     return found.text.strip()
+
+
+def _names(found: Found) -> tuple[str, ...]:
+    return tuple(name.strip() for name in _text(found).split(",") if name.strip())
 
 
 def _path(found: Found) -> Path:
@@ -146,6 +138,7 @@ _PARSERS: Final[dict[str, Callable[[Found], object]]] = {
     "store": _text,
     "host": _text,
     "port": _port,
+    "allowed_hosts": _names,
     "log_level": _log_level,
     "poll_seconds": _seconds,
     "idle_poll_seconds": _seconds,
