@@ -37,6 +37,7 @@ class Sequence:
         num_slots: Tokens that fit into its block table.
         block_hashes: Content identity of its leading full blocks, as far as known.
         num_hashed_blocks: How many leading blocks were offered to the prefix cache.
+        computed_from: Tokens that it found in the prefix cache when it last began to run.
         next_hash_at: Computed tokens at which its next full block is offered.
     """
 
@@ -44,6 +45,8 @@ class Sequence:
         "arrived_ns",
         "block_hashes",
         "block_table",
+        "computed_from",
+        "finished_computed_tokens",
         "first_token_ns",
         "max_num_tokens",
         "next_hash_at",
@@ -66,7 +69,6 @@ class Sequence:
         "stop_ids",
         "tenant",
         "token_ids",
-        "total_computed_tokens",
         "wait_blocker",
         "wait_cause",
         "wait_flags",
@@ -100,7 +102,8 @@ class Sequence:
         self.since_ns = 0  # of the present state or wait cause
         self.first_token_ns = 0
         self.num_preemptions = 0
-        self.total_computed_tokens = 0
+        self.computed_from = 0  # tokens found in the prefix cache when it last began to run
+        self.finished_computed_tokens = 0  # computed in runs that a preemption ended
         self.recomputed_tokens = 0
         self.recompute_until = 0  # positions below this were computed before
         # Verdict of the last pass while it waits; see `wait_causes`.
@@ -115,6 +118,11 @@ class Sequence:
     def num_output_tokens(self) -> int:
         """Return how many tokens were generated."""
         return self.num_tokens - self.num_prompt_tokens
+
+    @property
+    def computed_tokens(self) -> int:
+        """Return the tokens run through the model for it, recomputation included."""
+        return self.finished_computed_tokens + self.num_computed_tokens - self.computed_from
 
     @property
     def output_token_ids(self) -> list[int]:

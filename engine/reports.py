@@ -1,0 +1,89 @@
+"""What the engine states about itself: what it runs with, its pool's account, that it lives."""
+
+from typing import TYPE_CHECKING
+
+from engine.block_pool import BlockPool
+from engine.config import EngineConfig
+from engine.pool_results import PoolAudit
+from engine.runner import RunnerDescription
+from engine.scheduler import Scheduler
+
+if TYPE_CHECKING:
+    from kvpulse.recorder import Recorder
+
+ENGINE_VERSION = "0.1.0"
+
+
+class Reports:
+    """Audits and heartbeats, each due once per interval of engine time."""
+
+    def __init__(
+        self,
+        config: EngineConfig,
+        pool: BlockPool,
+        scheduler: Scheduler,
+        *,
+        recorder: "Recorder | None" = None,
+    ) -> None:
+        self.due_ns = 0
+        self._config = config
+        self._pool = pool
+        self._scheduler = scheduler
+        self._recorder = recorder
+
+    def state_config(self, runner: RunnerDescription, *, max_context: int) -> None:
+        """State the fingerprint: everything that decides how the engine behaves."""
+        config = self._config
+        self._scheduler.tally.configs += 1
+        if self._recorder is None:
+            return
+        self._recorder.config(
+            {
+                "engine": config.engine,
+                "model": runner.model,
+                "runner": runner.runner,
+                "kv_format": runner.kv_format,
+                "bytes_per_token": runner.bytes_per_token,
+                "block_size": config.block_size,
+                "total_blocks": config.total_blocks,
+                "max_context": max_context,
+                "max_batch": config.max_batch,
+                "max_queue": config.max_queue,
+                "token_budget": config.token_budget,
+                "watermark_blocks": config.watermark_blocks,
+                "prefix_caching": config.prefix_caching,
+                "version": ENGINE_VERSION,
+            }
+        )
+
+    def state(self, now_ns: int, *, step: int) -> PoolAudit:
+        """Recount the pool, state the account and a heartbeat, and say when the next is due."""
+        audit = self._pool.audit()
+        tally, scheduler = self._scheduler.tally, self._scheduler
+        tally.audits += 1
+        tally.heartbeats += 1
+        if self._recorder is not None:
+            self._recorder.pool(
+                audit.total,
+                audit.active,
+                audit.cached,
+                audit.free,
+                audit.sum_of_counts,
+                audit.checksum,
+                self.filled_slots(audit.active),
+                audit.largest_free_run,
+            )
+            self._recorder.heartbeat(step, len(scheduler.live), len(scheduler.waiting))
+        self.due_ns = now_ns + self._config.audit_interval_ns
+        return audit
+
+    def filled_slots(self, active_blocks: int) -> int:
+        """Return the token slots in use in active blocks, each block once.
+
+        Shared blocks are full, so what is empty is empty in one table only: what a running
+        sequence holds beyond its computed tokens.
+        """
+        empty = self._scheduler.leaked_empty_slots
+        for seq in self._scheduler.running:
+            empty += seq.num_slots - seq.num_computed_tokens
+        return active_blocks * self._config.block_size - empty
