@@ -14,13 +14,19 @@ AgentError
     └── UnknownMetricError    no such column, latency or family
 """
 
+from typing import ClassVar
+
 
 class AgentError(Exception):
-    """Base of everything the agent raises on purpose."""
+    """Base of everything the agent raises on purpose; `exit_code` is what a command ends with."""
+
+    exit_code: ClassVar[int] = 3
 
 
 class ConfigError(AgentError):
     """A setting cannot be used."""
+
+    exit_code: ClassVar[int] = 2
 
     def __init__(self, where: str, found: str, accepted: str) -> None:
         super().__init__(f"{where}: found {found!r}; accepted is {accepted}")
@@ -56,6 +62,8 @@ class StoreNotFound(StoreError):
 class StoreTooNew(StoreError):
     """A newer kvpulse wrote the store."""
 
+    exit_code: ClassVar[int] = 2
+
     def __init__(self, label: str, found: str, known: str) -> None:
         super().__init__(
             f"the store {label} is at revision {found}, newer than this kvpulse (which knows "
@@ -67,6 +75,8 @@ class StoreTooNew(StoreError):
 
 class StoreTooOld(StoreError):
     """The store lacks revisions that this kvpulse needs."""
+
+    exit_code: ClassVar[int] = 2
 
     def __init__(self, label: str, found: str | None, known: str) -> None:
         at = f"at revision {found}" if found else "without a schema"

@@ -5,7 +5,7 @@ import json
 import os
 from collections.abc import Sequence
 
-from agent.commands.exit_codes import ExitCode, guarded
+from agent.commands.exit_codes import ExitCode
 from agent.config import load_config
 from agent.errors import StoreTooNew, StoreTooOld
 from agent.store_connection import open_for_reading, open_for_writing, parse_address
@@ -15,8 +15,7 @@ from agent.store_revision import HEAD, check_revision, stored_revision, upgrade
 def main(argv: Sequence[str]) -> int:
     """Run `kvpulse db upgrade|check`."""
     arguments = _parser().parse_args(argv)
-    run = _upgrade if arguments.action == "upgrade" else _check
-    return guarded("db", lambda: run(arguments))
+    return _upgrade(arguments) if arguments.action == "upgrade" else _check(arguments)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -59,7 +58,12 @@ def _check(arguments: argparse.Namespace) -> int:
             problem = str(error)
     finally:
         engine.dispose()
-    facts = {"store": address.label, "revision": found, "needed": HEAD, "usable": not problem}
+    facts: dict[str, object] = {
+        "store": address.label,
+        "revision": found,
+        "needed": HEAD,
+        "usable": not problem,
+    }
     _print(arguments, problem or f"{address.label}: at {HEAD}, good", facts)
     return ExitCode.BAD_ANSWER if problem else ExitCode.GOOD
 

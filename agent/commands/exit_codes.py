@@ -1,10 +1,6 @@
-"""What a command ends with, and how it says why."""
+"""What a command ends with; errors carry their own (`AgentError.exit_code`)."""
 
-import sys
-from collections.abc import Callable
 from enum import IntEnum
-
-from agent.errors import AgentError, ConfigError, StoreTooNew, StoreTooOld
 
 
 class ExitCode(IntEnum):
@@ -14,22 +10,3 @@ class ExitCode(IntEnum):
     BAD_ANSWER = 1
     USAGE = 2
     UNREACHABLE = 3
-
-
-def exit_code(error: AgentError) -> ExitCode:
-    """Return what an expected error ends a command with."""
-    if isinstance(error, ConfigError | StoreTooNew | StoreTooOld):
-        return ExitCode.USAGE
-    return ExitCode.UNREACHABLE
-
-
-def guarded(command: str, run: Callable[[], int]) -> int:
-    """Run a command's body; an expected error becomes one line on stderr and an exit code."""
-    try:
-        return run()
-    except AgentError as error:
-        print(f"kvpulse {command}: {error}", file=sys.stderr)
-        return exit_code(error)
-    except BrokenPipeError:
-        sys.stderr.close()  # whoever read our output has gone; nothing is wrong
-        return ExitCode.GOOD

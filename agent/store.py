@@ -1,0 +1,267 @@
+"""The only writing side of the store: one transaction per commit, data and position together.
+
+Exactly once follows from one rule: a commit moves the stream's position by compare-and-set and
+stores what was read up to it in the same transaction. A killed agent begins again at the stored
+position; a second agent on the same stream finds it moved, and its commit fails as a whole.
+"""
+
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+from sqlalchemy import Connection, Engine, text
+from sqlalchemy.exc import DBAPIError, IntegrityError
+
+from agent import store_rows
+from agent.errors import StoreConflict, StoreUnwritable
+from agent.ledger_delta import LedgerDelta, RunShape, Snapshot
+from agent.read_models import RunState
+from agent.store_connection import StoreAddress, first_line, open_for_writing, parse_address
+from agent.store_resume import StoredRun, load_run
+from agent.store_revision import upgrade
+from agent.store_rows import COUNTS, Row
+from agent.store_statements import Statements, make_statements
+from kvpulse.stream_values import Position
+
+
+@dataclass(frozen=True, slots=True)
+class StreamId:
+    """Which run of which engine a stream belongs to; together unique in a store."""
+
+    engine: str
+    run_id: str
+
+    def __str__(self) -> str:
+        return f"{self.engine}/{self.run_id}"
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far the stream was read for a commit."""
+
+    position: Position
+    behind_records: int  # committed by the writer, not yet read
+    committed_at_ns: int  # the agent's wall clock
+
+
+class Store:
+    """One open store; hands out a `RunWriter` per stream. For one thread."""
+
+    def __init__(self, engine: Engine, address: StoreAddress) -> None:
+        self.address = address
+        self._engine = engine
+        self._statements = make_statements(engine.dialect.name)
+
+    @classmethod
+    def open(cls, where: str) -> Self:
+        """Open or create a store and bring its schema up to date.
+
+        Args:
+            where: The path of an SQLite file or an SQLAlchemy URL.
+
+        Raises:
+            ConfigError, StoreUnwritable, StoreTooNew: It cannot be used; the text says why.
+        """
+        address = parse_address(where)
+        engine = open_for_writing(address)
+        try:
+            upgrade(engine, address)
+        except BaseException:
+            engine.dispose()
+            raise
+        return cls(engine, address)
+
+    def writer(self, stream: StreamId) -> "RunWriter":
+        """Return the writer of one stream, at the position that is stored for it."""
+        with self._transaction() as connection:
+            run = load_run(connection, stream.engine, stream.run_id)
+        return RunWriter(self._transaction, self._statements, stream, run)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._engine.dispose()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    @contextmanager
+    def _transaction(self) -> Iterator[Connection]:
+        try:
+            with self._engine.begin() as connection:
+                yield connection
+        except IntegrityError:
+            raise
+        except (DBAPIError, sqlite3.Error) as error:
+            raise StoreUnwritable(self.address.label, first_line(error)) from error
+
+
+class RunWriter:
+    """Writes one stream's run. Knows the stored position; every commit moves it or fails."""
+
+    def __init__(
+        self,
+        transaction: Callable[[], AbstractContextManager[Connection]],
+        statements: Statements,
+        stream: StreamId,
+        run: StoredRun | None,
+    ) -> None:
+        self.stream = stream
+        self.stored = run
+        self._transaction = transaction
+        self._statements = statements
+        self._run_key = run.run_key if run else None
+        self._position = run.position if run else None
+
+    @property
+    def run_key(self) -> int | None:
+        """The run's key in the store; None before the first commit."""
+        return self._run_key
+
+    def commit(self, delta: LedgerDelta, shape: RunShape, progress: Progress) -> int:
+        """Store a delta and move the position, both or neither; return the run's key.
+
+        Raises:
+            StoreConflict: Another agent moved the position; nothing was stored.
+            StoreUnwritable: The database refused; nothing was stored, and the same delta may be
+                tried again.
+        """
+        try:
+            with self._transaction() as connection:
+                key = self._move(connection, delta, shape, progress)
+                self._write(connection, key, delta)
+                self._touch(connection, key, delta, progress)
+        except IntegrityError as error:
+            raise StoreConflict(str(self.stream), self._expected()) from error
+        self._run_key = key
+        self._position = progress.position
+        return key
+
+    def end(self, state: RunState) -> None:
+        """Mark the run as ended; sequences still live in it have an unknown end."""
+        if self._run_key is None:
+            return
+        values = {"key": self._run_key, "state": state.value}
+        with self._transaction() as connection:
+            connection.execute(
+                text(
+                    "UPDATE runs SET state=:state, ended_at_ns=COALESCE(last_event_at_ns,"
+                    " started_at_ns) WHERE run_key=:key"
+                ),
+                values,
+            )
+            connection.execute(
+                text(
+                    "UPDATE requests SET state='unknown' WHERE run_key=:key"
+                    " AND ended_at_ns IS NULL AND state<>'unknown'"
+                ),
+                {"key": self._run_key},
+            )
+
+    def _expected(self) -> int:
+        return self._position.seq if self._position else 0
+
+    def _move(
+        self, connection: Connection, delta: LedgerDelta, shape: RunShape, progress: Progress
+    ) -> int:
+        position = progress.position
+        here = (
+            *(position.segment, position.record, position.seq),
+            *(COUNTS.pack(*position.counts), COUNTS.pack(*position.lost)),
+            *(progress.behind_records, delta.unknown),
+        )
+        before = self._position
+        if self._run_key is None:
+            key = self._add_run(connection, delta, shape)
+            connection.exec_driver_sql(self._statements.insert["positions"], (key, *here))
+            return key
+        assert before is not None
+        where = (self._run_key, before.seq, before.segment, before.record)
+        moved = connection.exec_driver_sql(self._statements.move_position, (*here, *where))
+        if moved.rowcount != 1:
+            raise StoreConflict(str(self.stream), before.seq)
+        return self._run_key
+
+    def _add_run(self, connection: Connection, delta: LedgerDelta, shape: RunShape) -> int:
+        started_ns = min((chunk.t0_ns for chunk in delta.chunks), default=delta.t_ns)
+        values = {
+            "engine": self.stream.engine,
+            "run_id": self.stream.run_id,
+            "state": RunState.LIVE.value,
+            "fingerprint": "{}",
+            "wall_offset_ns": delta.wall_offset_ns,
+            "total_blocks": shape.total_blocks,
+            "host_blocks": shape.host_blocks,
+            "block_size": shape.block_size,
+            "started_at_ns": started_ns + delta.wall_offset_ns,
+        }
+        names = ", ".join(values)
+        marks = ", ".join(f":{name}" for name in values)
+        insert = text(f"INSERT INTO runs ({names}) VALUES ({marks}) RETURNING run_key")
+        return int(connection.execute(insert, values).scalar_one())
+
+    def _write(self, connection: Connection, key: int, delta: LedgerDelta) -> None:
+        insert, replace = self._statements.insert, self._statements.replace
+        offset = delta.wall_offset_ns
+        failures = delta.audits.failures
+        strings: list[Row] = [(key, number, value) for number, value in delta.strings.items()]
+        for statement, rows in (
+            (insert["chunks"], store_rows.chunk_rows(key, offset, delta.chunks)),
+            (replace["rollups"], store_rows.rollup_rows(key, offset, delta.rollups)),
+            (replace["latencies"], store_rows.latency_rows(key, offset, delta.latencies)),
+            (replace["labelled"], store_rows.labelled_rows(key, offset, delta.labelled)),
+            (replace["requests"], store_rows.request_rows(key, offset, delta.requests)),
+            (replace["gaps"], store_rows.gap_rows(key, offset, delta.gaps)),
+            (replace["leaks"], store_rows.leak_rows(key, offset, delta.leaks)),
+            (
+                replace["audit_failures"],
+                store_rows.failure_rows(key, offset, delta.seq, failures),
+            ),
+            (self._statements.add_kinds, store_rows.kind_rows(key, delta)),
+            (replace["strings"], strings),
+        ):
+            if rows:
+                connection.exec_driver_sql(statement, rows)
+        if delta.snapshot is not None:
+            self._write_snapshot(connection, key, offset, delta.snapshot)
+        if delta.config is not None:
+            self._write_config(connection, key, delta)
+
+    def _write_snapshot(
+        self, connection: Connection, key: int, offset: int, snapshot: Snapshot
+    ) -> None:
+        row = (key, snapshot.seq, snapshot.t_ns + offset, snapshot.map_blob, snapshot.state_blob)
+        connection.exec_driver_sql(self._statements.replace["snapshots"], row)
+        connection.exec_driver_sql(self._statements.drop_states, (key, snapshot.seq))
+
+    def _write_config(self, connection: Connection, key: int, delta: LedgerDelta) -> None:
+        assert delta.config is not None
+        fingerprint = store_rows.fingerprint_text(delta.config)
+        at_ns = delta.t_ns + delta.wall_offset_ns
+        connection.exec_driver_sql(self._statements.replace["configs"], (key, at_ns, fingerprint))
+        connection.execute(
+            text("UPDATE runs SET fingerprint=:fingerprint WHERE run_key=:key"),
+            {"fingerprint": fingerprint, "key": key},
+        )
+
+    def _touch(
+        self, connection: Connection, key: int, delta: LedgerDelta, progress: Progress
+    ) -> None:
+        last_event = delta.t_ns + delta.wall_offset_ns if delta.t_ns else None
+        values = (
+            *(sum(delta.stored), sum(delta.lost), len(delta.gaps), len(delta.chunks)),
+            sum(len(chunk.blob) for chunk in delta.chunks),
+            *(delta.audits.passed, delta.audits.failed),
+            *(last_event, progress.committed_at_ns, key),
+        )
+        connection.exec_driver_sql(self._statements.touch_run, values)

@@ -1,0 +1,67 @@
+"""What a restarted agent takes out of the store to go on where it stopped."""
+
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, text
+
+from agent.ledger_delta import RunShape
+from agent.read_models import RunState
+from agent.store_rows import COUNTS
+from kvpulse.stream_values import Position
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRun:
+    """A run as the store knows it: where reading goes on, and the newest whole state."""
+
+    run_key: int
+    state: RunState
+    position: Position
+    shape: RunShape
+    wall_offset_ns: int
+    last_event_at_ns: int | None
+    snapshot_seq: int | None
+    snapshot_state: bytes | None
+    chunks: tuple[bytes, ...]  # those after the snapshot, in order
+
+
+def load_run(connection: Connection, engine: str, run_id: str) -> StoredRun | None:
+    """Return a run by its names, with its newest snapshot and the chunks after it."""
+    query = text(
+        "SELECT runs.*, positions.segment, positions.record, positions.seq, positions.counts,"
+        " positions.lost FROM runs JOIN positions ON positions.run_key = runs.run_key"
+        " WHERE engine=:engine AND run_id=:run_id"
+    )
+    row = connection.execute(query, {"engine": engine, "run_id": run_id}).mappings().first()
+    if row is None:
+        return None
+    key = int(row["run_key"])
+    snapshot = connection.execute(
+        text(
+            "SELECT seq, state_data FROM snapshots WHERE run_key=:key AND state_data IS NOT NULL"
+            " ORDER BY seq DESC LIMIT 1"
+        ),
+        {"key": key},
+    ).first()
+    after = snapshot.seq if snapshot else 0
+    chunks = connection.execute(
+        text("SELECT data FROM chunks WHERE run_key=:key AND seq0>=:after ORDER BY seq0"),
+        {"key": key, "after": after},
+    )
+    return StoredRun(
+        run_key=key,
+        state=RunState(row["state"]),
+        position=Position(
+            segment=row["segment"],
+            record=row["record"],
+            seq=row["seq"],
+            counts=COUNTS.unpack(bytes(row["counts"])),
+            lost=COUNTS.unpack(bytes(row["lost"])),
+        ),
+        shape=RunShape(row["total_blocks"], row["host_blocks"], row["block_size"]),
+        wall_offset_ns=row["wall_offset_ns"],
+        last_event_at_ns=row["last_event_at_ns"],
+        snapshot_seq=after if snapshot else None,
+        snapshot_state=bytes(snapshot.state_data) if snapshot else None,
+        chunks=tuple(bytes(chunk.data) for chunk in chunks),
+    )
