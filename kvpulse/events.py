@@ -1,7 +1,7 @@
 """The vocabulary of the journal: event kinds, codes, and the shape of one record.
 
 Every number here is written to disk, so it never changes meaning; new ones are added at the end.
-`docs/journal-format.md` draws the same tables byte by byte; a test builds its parser from that page.
+`docs/journal-format.md` draws the same tables byte by byte; a test builds a parser from that page.
 """
 
 from enum import IntEnum, IntFlag, StrEnum
@@ -352,3 +352,8 @@ def block_weight(block_id: int) -> int:
 def event_count(kind: Kind, n: int) -> int:
     """Return how many events a record stands for: n for block kinds, 1 for all others."""
     return n if FORMS[kind].counts_blocks else 1
+
+
+# Not a `Kind`: a record with this code stands in for an event whose values did not fit its fields.
+# `aux` is the kind it would have been and `n` its events; a reader counts them as lost.
+REFUSED_KIND: Final = 0
