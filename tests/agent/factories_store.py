@@ -22,7 +22,7 @@ from kvpulse.events import MAX_KINDS, Kind
 from kvpulse.stream_values import Position
 
 NS = 1_000_000_000
-OFFSET = 1_790_000_000 * NS  # engine time 0 in wall time
+OFFSET = 497_222 * 3600 * NS  # engine time 0 in wall time: a whole hour
 SHAPE = RunShape(total_blocks=64, host_blocks=0, block_size=16)
 STREAM = StreamId("engine-a", "run-1")
 
