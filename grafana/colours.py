@@ -9,7 +9,7 @@ LEAKED: Final = "#dc2626"
 PLAIN: Final = "text"  # Grafana's own: black on light, white on dark
 WARN: Final = "#ea580c"
 BAD: Final = "#dc2626"
-GOOD: Final = "#16a34a"
+GOOD: Final = "#059669"
 
 BLOCK_STATES: Final = {"active": ACTIVE, "cached": CACHED, "free": FREE}
 
@@ -45,4 +45,4 @@ REJECT_REASONS: Final = {
     "shutting_down": "#a8a29e",
 }
 
-QUANTILES: Final = {"p50": "#14b8a6", "p95": "#3b82f6", "p99": "#ec4899"}
+QUANTILES: Final = {"p50": "#93c5fd", "p95": "#2563eb", "p99": "#db2777"}

@@ -5,7 +5,7 @@ from grafana_foundation_sdk.models import dashboard as models
 
 from agent import metrics
 from grafana import colours, queries
-from grafana.panel_defaults import now_stat, thresholds
+from grafana.panel_defaults import EXACT, now_stat, thresholds
 
 NOW_SPAN = 3
 
@@ -14,15 +14,15 @@ def sources_stat() -> stat.Panel:
     """Show whether every chosen engine is being read."""
     mapping = models.ValueMap(
         options={
-            "0": models.ValueMappingResult(text="NOT READ", color=colours.BAD, index=0),
-            "1": models.ValueMappingResult(text="read", color=colours.GOOD, index=1),
+            "0": models.ValueMappingResult(text="DOWN", color=colours.BAD, index=0),
+            "1": models.ValueMappingResult(text="live", color=colours.GOOD, index=1),
         }
     )
     return (
         now_stat(
             "Engine journal",
             f"min({queries.select(metrics.SOURCE_UP)})",
-            description="NOT READ means that a chosen engine ended, died or went silent, and "
+            description="DOWN means that a chosen engine ended, died or went silent, and "
             "everything else on this row is then withheld and not zero.",
             unit="none",
         )
@@ -99,7 +99,7 @@ def rejected_stat() -> stat.Panel:
     rejected = queries.gained(metrics.REJECTIONS, queries.WHOLE_RANGE)
     return (
         now_stat(
-            "Rejected in range",
+            "Rejected",
             queries.ratio(rejected, queries.gained(metrics.REQUESTS, queries.WHOLE_RANGE)),
             description="Requests refused out of those that arrived in the chosen time range; "
             "anything above zero is explained by reason further down.",
@@ -119,7 +119,7 @@ def leaked_stat() -> stat.Panel:
             queries.total(metrics.KV_LEAKED_BLOCKS),
             description="Active blocks whose owner ended; one is a bug in the engine, a growing "
             "number will use up the pool.",
-            unit="short",
+            unit=EXACT,
         )
         .thresholds(thresholds((None, colours.PLAIN), (1, colours.BAD)))
         .span(NOW_SPAN)
@@ -132,7 +132,7 @@ def _blocks_stat(title: str, state: str, description: str) -> stat.Panel:
             title,
             queries.total(metrics.KV_BLOCKS, state=state),
             description=description,
-            unit="short",
+            unit=EXACT,
         )
         .thresholds(thresholds((None, colours.BLOCK_STATES[state])))
         .span(NOW_SPAN)

@@ -9,7 +9,10 @@ from grafana_foundation_sdk.models import dashboard as models
 
 DATASOURCE: Final = models.DataSourceRef(type_val="prometheus", uid="${datasource}")
 FULL_WIDTH: Final = 24
-STAT_HEIGHT: Final = 4
+STAT_HEIGHT: Final = 3
+STAT_VALUE_SIZE: Final = 30
+EXACT: Final = "locale"  # 4,096 and not 4.10 K
+PER_SECOND: Final = "suffix: /s"
 CHART_HEIGHT: Final = 9
 
 
@@ -50,6 +53,7 @@ def now_stat(title: str, expr: str, *, description: str, unit: str) -> stat.Pane
         .no_value("not reported")
         .graph_mode(common_models.BigValueGraphMode.NONE)
         .color_mode(common_models.BigValueColorMode.VALUE)
+        .text(common.VizTextDisplayOptions().value_size(STAT_VALUE_SIZE))
         .justify_mode(common_models.BigValueJustifyMode.CENTER)
         .height(STAT_HEIGHT)
     )
@@ -80,7 +84,7 @@ def chart(title: str, *, description: str, unit: str) -> timeseries.Panel:
 def stacked(panel: timeseries.Panel) -> timeseries.Panel:
     """Stack the series, so that the top edge is their sum."""
     return (
-        panel.fill_opacity(55)
+        panel.fill_opacity(70)
         .line_width(1)
         .stacking(
             common.StackingConfig().mode(common_models.StackingMode.NORMAL).group("A"),

@@ -5,6 +5,8 @@ from grafana_foundation_sdk.builders import timeseries
 from agent import metrics
 from grafana import colours, queries
 from grafana.panel_defaults import (
+    EXACT,
+    PER_SECOND,
     chart,
     painted,
     query,
@@ -19,7 +21,7 @@ def pool_by_state() -> timeseries.Panel:
         "Blocks by state",
         description="Active at the bottom pressing against the top edge is exhaustion; active "
         "that never falls after the load went is a leak.",
-        unit="short",
+        unit=EXACT,
     )
     for ref_id, state in zip("ABC", colours.BLOCK_STATES, strict=True):
         blocks = queries.total(metrics.KV_BLOCKS, state=state)
@@ -34,7 +36,7 @@ def logical_and_active_blocks() -> timeseries.Panel:
             "What sharing saves",
             description="References above active blocks is memory saved by sharing; the two lines "
             "on each other under a shared prompt means that the prefix cache is not used.",
-            unit="short",
+            unit=EXACT,
         )
         .with_target(query(queries.total(metrics.KV_REFERENCES), "references", "A"))
         .with_target(query(queries.total(metrics.KV_BLOCKS, state="active"), "active blocks", "B"))
@@ -49,7 +51,7 @@ def preemptions() -> timeseries.Panel:
             "Preemptions",
             description="Running sequences losing their blocks; a steady rate means that more is "
             "admitted than the pool can finish.",
-            unit="ops",
+            unit=PER_SECOND,
         )
         .with_target(query(queries.per_second(metrics.PREEMPTIONS), "preemptions"))
         .fill_opacity(25)
@@ -101,6 +103,6 @@ def allocation_failures() -> timeseries.Panel:
         "Failed allocations",
         description="Attempts that the pool could not serve, by cause; many while blocks are free "
         "points at quotas or watermarks and not at the pool's size.",
-        unit="ops",
+        unit=PER_SECOND,
     ).with_target(query(queries.per_second(metrics.KV_ALLOC_FAILURES, "cause"), "{{cause}}"))
     return without_silent_series(painted(stacked(panel), colours.WAIT_CAUSES)).span(12)

@@ -6,6 +6,7 @@ from agent import metrics
 from agent.metric import Metric
 from grafana import colours, queries
 from grafana.panel_defaults import (
+    PER_SECOND,
     chart,
     painted,
     query,
@@ -19,12 +20,12 @@ PERCENTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 def waits_by_class() -> timeseries.Panel:
     """Stack the seconds waited per second, by class."""
     panel = chart(
-        "Waiting, by class",
-        description="Seconds waited per second, so 3 means three sequences waiting all the time; "
+        "Seconds waited per second, by class",
+        description="A height of 3 means that three sequences were waiting all the time; "
         "red is missing blocks, violet is the scheduler, and only red is helped by more memory.",
         unit="short",
     ).with_target(query(queries.per_second(metrics.WAIT_SECONDS, "class"), "{{class}}"))
-    return painted(stacked(panel), colours.WAIT_CLASSES).span(12)
+    return without_silent_series(painted(stacked(panel), colours.WAIT_CLASSES)).span(12)
 
 
 def waiting_by_cause() -> timeseries.Panel:
@@ -44,7 +45,7 @@ def rejections_by_reason() -> timeseries.Panel:
         "Rejections, by reason",
         description="Greys are requests that were wrong and will be wrong again; reds are a pool "
         "too small for what was asked, violet a queue too short for the burst.",
-        unit="reqps",
+        unit=PER_SECOND,
     ).with_target(query(queries.per_second(metrics.REJECTIONS, "reason"), "{{reason}}"))
     return without_silent_series(painted(stacked(panel), colours.REJECT_REASONS)).span(12)
 
