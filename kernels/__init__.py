@@ -1,0 +1,1 @@
+"""Triton kernels of the paged KV cache, their launchers, and a torch reference for each."""
