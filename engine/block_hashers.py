@@ -1,19 +1,10 @@
 """Content identity of blocks: keyed chain hashes of tokens, or what a simulation brings along."""
 
 import os
-from array import array
-from collections.abc import Callable
-from collections.abc import Sequence as Seq
-from hashlib import blake2b
-from typing import Final
 
 from engine.sequence import Sequence
 from kvpulse.events import U64_MASK
-
-NO_PARENT: Final = 0
-
-# (hash of the block before, its tokens, whose content it is) to the block's hash.
-ChainHash = Callable[[int, Seq[int], str], int]
+from kvpulse.identity import KeyedHashes
 
 
 class TokenBlockHasher:
@@ -22,18 +13,19 @@ class TokenBlockHasher:
     Tenant by tenant, so that nobody can find out by timing what somebody else has sent.
     """
 
-    def __init__(self, chain_hash: ChainHash, *, block_size: int) -> None:
-        self._chain_hash = chain_hash
+    def __init__(self, hashes: KeyedHashes, *, block_size: int) -> None:
+        self._hashes = hashes
         self._block_size = block_size
 
     def extend(self, seq: Sequence, num_blocks: int) -> None:
         """Make `seq.block_hashes` cover its first `num_blocks` blocks."""
-        size, hashes, tokens = self._block_size, seq.block_hashes, seq.token_ids
-        parent = hashes[-1] if hashes else NO_PARENT
-        for block in range(len(hashes), num_blocks):
+        size, known, tokens = self._block_size, seq.block_hashes, seq.token_ids
+        salt = self._hashes.tenant_salt(seq.request.tenant)
+        if not known:
+            known += self._hashes.chain_hashes(tokens[: num_blocks * size], size, salt)
+        for block in range(len(known), num_blocks):
             block_tokens = tokens[block * size : (block + 1) * size]
-            parent = self._chain_hash(parent, block_tokens, seq.request.tenant) or 1
-            hashes.append(parent)
+            known.append(self._hashes.chain_hash(known[-1], block_tokens, salt))
 
 
 class SimulatedBlockHasher:
@@ -66,23 +58,11 @@ class RequestBlockHasher:
             self._simulated.extend(seq, num_blocks)
 
 
-def block_hasher(block_size: int, chain_hash: ChainHash | None) -> RequestBlockHasher:
-    """Return the hasher of an engine; without `chain_hash`, keyed for this process alone."""
-    chain_hash = chain_hash or keyed_chain_hash(os.urandom(32))
-    tokens = TokenBlockHasher(chain_hash, block_size=block_size)
+def block_hasher(block_size: int, hashes: KeyedHashes | None) -> RequestBlockHasher:
+    """Return the hasher of an engine; without `hashes`, keyed for this engine alone."""
+    hashes = hashes or KeyedHashes(os.urandom(32))
+    tokens = TokenBlockHasher(hashes, block_size=block_size)
     return RequestBlockHasher(tokens, SimulatedBlockHasher())
-
-
-def keyed_chain_hash(key: bytes) -> ChainHash:
-    """Return a chain hash under `key` (blake2b, 64 bits, salted by tenant)."""
-
-    def chain_hash(parent: int, tokens: Seq[int], tenant: str) -> int:
-        salt = blake2b(tenant.encode(), digest_size=16).digest()
-        data = parent.to_bytes(8, "little") + array("I", tokens).tobytes()
-        digest = blake2b(data, digest_size=8, key=key, salt=salt).digest()
-        return int.from_bytes(digest, "little")
-
-    return chain_hash
 
 
 def mix(value: int) -> int:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from engine.accounts import Accounts, SecondsCounter
 from engine.admission import Admission, AdmissionRules
-from engine.block_hashers import ChainHash, block_hasher
+from engine.block_hashers import block_hasher
 from engine.block_pool import BlockPool
 from engine.clock import Clock
 from engine.config import EngineConfig
@@ -22,6 +22,7 @@ from engine.step_outcome import OutcomeTaker, StepOutcome
 from engine.tenants import TenantBook
 from engine.token_event import TokenEvent as TokenEvent
 from kvpulse.events import FinishReason, Kind
+from kvpulse.identity import KeyedHashes
 
 if TYPE_CHECKING:
     from kvpulse.recorder import Recorder
@@ -51,7 +52,7 @@ class Engine:
         recorder: "Recorder | None" = None,
         keyframes: KeyframeSource | None = None,
         faults: FaultInjector | None = None,
-        chain_hash: ChainHash | None = None,
+        hashes: KeyedHashes | None = None,
     ) -> None:
         self.config = config
         self.description = runner.describe()
@@ -64,7 +65,7 @@ class Engine:
         self._rules = AdmissionRules.of(config, self.description)
         self.max_context = self._rules.max_context
         self._pool = BlockPool(config.total_blocks, recorder=recorder)
-        hasher = block_hasher(config.block_size, chain_hash) if config.prefix_caching else None
+        hasher = block_hasher(config.block_size, hashes) if config.prefix_caching else None
         self._cache = PrefixCache(self._pool, block_size=config.block_size, hasher=hasher)
         self._scheduler = Scheduler(config, self._pool, self._cache, clock=clock, recorder=recorder)
         self._outcomes = OutcomeTaker(self._scheduler, self._cache, recorder=recorder)
@@ -83,6 +84,11 @@ class Engine:
     def has_work(self) -> bool:
         """Return whether any sequence is live."""
         return bool(self._scheduler.live)
+
+    @property
+    def next_report_ns(self) -> int:
+        """Return when the next audit and heartbeat are due."""
+        return self._reports.due_ns
 
     @property
     def num_waiting(self) -> int:
@@ -119,7 +125,7 @@ class Engine:
         return Admission(seq_id, rejection)
 
     def cancel(self, seq_id: int) -> bool:
-        """End a live sequence at once, in whatever state; its blocks are free. False if not live."""
+        """End a sequence at once, in whatever state, and free its blocks; False if not live."""
         seq = self._scheduler.live.get(seq_id)
         if seq is None:
             return False

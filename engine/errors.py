@@ -19,6 +19,8 @@ class EngineError(Exception):
 class ConfigError(EngineError):
     """A setting has a value that cannot be used."""
 
+    exit_code = 2
+
     def __init__(self, name: str, *, found: object, accepted: str) -> None:
         super().__init__(f"{name} is {found!r}; accepted: {accepted}")
         self.name = name
@@ -28,6 +30,8 @@ class ConfigError(EngineError):
 
 class TraceError(EngineError):
     """A line of a trace file cannot be read."""
+
+    exit_code = 2
 
     def __init__(self, path: Path, line: int, *, found: str, accepted: str) -> None:
         super().__init__(f"{path}, line {line}: {found}; accepted: {accepted}")

@@ -5,13 +5,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from engine.block_hashers import ChainHash
 from engine.clock import Clock
 from engine.config import EngineConfig
 from engine.engine_loop import Engine
 from engine.faults import FaultInjector
 from engine.recording import KeyframeSource
 from engine.runner import ModelRunner
+from kvpulse.identity import KeyedHashes
 from kvpulse.recorder import Recorder
 
 MIB = 2**20
@@ -39,7 +39,7 @@ def open_engine(
     clock: Clock,
     journal: JournalSettings | None,
     faults: FaultInjector | None = None,
-    chain_hash: ChainHash | None = None,
+    hashes: KeyedHashes | None = None,
 ) -> tuple[Engine, Recorder | None]:
     """Return an engine that records into `journal`, and its Recorder; neither without one."""
     keyframes = KeyframeSource()
@@ -64,6 +64,6 @@ def open_engine(
         recorder=recorder,
         keyframes=keyframes,
         faults=faults,
-        chain_hash=chain_hash,
+        hashes=hashes,
     )
     return engine, recorder

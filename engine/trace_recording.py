@@ -1,0 +1,91 @@
+"""Record a simulated engine's way through a trace into a journal that keeps every event."""
+
+from collections.abc import Callable
+from collections.abc import Sequence as Seq
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from engine.accounts import Accounts
+from engine.clock import VirtualClock
+from engine.config import EngineConfig
+from engine.cost_model import CostModel
+from engine.open_engine import JournalSettings, open_engine
+from engine.simulated_runner import SimulatedRunner
+from engine.simulation import Progress, Simulation
+from engine.trace_requests import TimedRequest
+
+KEEP_ALL_BYTES: Final = 64 * 2**30  # never reached: the journal grows only as events come
+WALL_START_NS: Final = 1_790_000_000_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedTrace:
+    """A journal and the engine's own account of what it must hold.
+
+    Attributes:
+        directory: The stream's.
+        engine_ns: Engine time that the recording spans.
+        not_written: Events that found no segment; none, unless the disk was full.
+    """
+
+    accounts: Accounts
+    directory: Path
+    engine_ns: int
+    not_written: int
+
+
+TRACE_CONFIG: Final = EngineConfig(
+    engine="replay",
+    total_blocks=16_384,
+    block_size=16,
+    max_batch=64,
+    token_budget=8_192,
+    max_queue=128,
+    max_context=131_072,
+    watermark_ratio=0.0,
+)
+
+
+def record_trace(
+    requests: Seq[TimedRequest],
+    *,
+    journal: Path,
+    min_events: int | None = None,
+    config: EngineConfig = TRACE_CONFIG,
+    cost: CostModel | None = None,
+    on_progress: Callable[[Progress], None] = lambda progress: None,
+) -> RecordedTrace:
+    """Run requests through the simulated engine and record everything.
+
+    With `min_events`, stop soon after that many, and begin the requests again should they not be
+    enough; what is live then is cancelled, so that the ledger closes. The same arguments give the
+    same journal, clocks and run id apart.
+    """
+    clock = VirtualClock()
+    settings = JournalSettings(
+        journal,
+        max_bytes=KEEP_ALL_BYTES,
+        wall_clock=lambda: WALL_START_NS + clock.now_ns(),
+    )
+    runner = SimulatedRunner(clock, cost=cost)
+    engine, recorder = open_engine(config, runner, clock=clock, journal=settings)
+    assert recorder is not None, "a journal was asked for"
+    enough = False
+
+    def keep_on(progress: Progress) -> bool:
+        nonlocal enough
+        on_progress(progress)
+        enough = min_events is not None and engine.accounts().num_events >= min_events
+        return not enough
+
+    Simulation(engine, clock, requests).run(keep_on)
+    while min_events is not None and not enough:
+        Simulation(engine, clock, requests).run(keep_on)
+    engine.close()
+    return RecordedTrace(
+        accounts=engine.accounts(),
+        directory=recorder.directory,
+        engine_ns=clock.now_ns(),
+        not_written=sum(recorder.not_written().values()),
+    )
