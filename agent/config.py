@@ -28,10 +28,8 @@ class AgentConfig:
     port: int = 9464
     allowed_hosts: tuple[str, ...] = ()  # answered beside loopback names
     log_level: str = "info"
-    poll_seconds: float = 0.01  # while events arrive
-    idle_poll_seconds: float = 0.05  # longest pause between two looks at a quiet stream
-    commit_seconds: float = 0.25
-    commit_events: int = 65_536
+    commit_seconds: float = 0.25  # between two looks at a stream, each with its commit
+    commit_events: int = 65_536  # at most in one commit; while behind, they follow without pause
     rescan_seconds: float = 1.0
 
 
@@ -140,8 +138,6 @@ _PARSERS: Final[dict[str, Callable[[Found], object]]] = {
     "port": _port,
     "allowed_hosts": _names,
     "log_level": _log_level,
-    "poll_seconds": _seconds,
-    "idle_poll_seconds": _seconds,
     "commit_seconds": _seconds,
     "commit_events": _count,
     "rescan_seconds": _seconds,

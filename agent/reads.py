@@ -5,16 +5,18 @@ be kept and used from several threads; every call takes a connection of its own 
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from sqlalchemy import Engine
 
 from agent import (
+    reads_block_map,
+    reads_events,
     reads_health,
     reads_requests,
     reads_runs,
     reads_series,
 )
+from agent.block_map import BlockMap
 from agent.read_models import (
     EngineRow,
     GapRow,
@@ -35,9 +37,6 @@ from agent.read_models import (
 from agent.read_tiers import Window
 from agent.store_connection import open_for_reading, parse_address
 from agent.store_revision import check_revision
-
-if TYPE_CHECKING:
-    from agent.block_map import BlockMap
 
 
 class Reads:
@@ -98,7 +97,7 @@ class Reads:
         with self._engine.connect() as connection:
             return reads_series.read_labelled(connection, run_key, family, window)
 
-    def block_map(self, run_key: int, at_ns: int | None = None) -> "BlockMap | None":
+    def block_map(self, run_key: int, at_ns: int | None = None) -> BlockMap | None:
         """Return every block's state, count and owners at a moment (None: the newest stored).
 
         Inside the detail horizon the map is exact: a snapshot plus the chunks up to that moment.
@@ -106,8 +105,6 @@ class Reads:
         has no snapshot at all.
         """
         with self._engine.connect() as connection:
-            from agent import reads_block_map
-
             return reads_block_map.read_block_map(connection, run_key, at_ns)
 
     def requests(
@@ -141,8 +138,6 @@ class Reads:
     def request_events(self, run_key: int, owner: int) -> list[RequestEvent]:
         """Return a sequence's timeline, drawn from the stored chunks; empty beyond retention."""
         with self._engine.connect() as connection:
-            from agent import reads_events
-
             return reads_events.read_request_events(connection, run_key, owner)
 
     def marks(self, run_key: int, start_ns: int, end_ns: int) -> list[Mark]:

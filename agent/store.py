@@ -128,6 +128,11 @@ class RunWriter:
         """The run's key in the store; None before the first commit."""
         return self._run_key
 
+    @property
+    def position(self) -> Position | None:
+        """The stored position; None before the first commit."""
+        return self._position
+
     def commit(self, delta: LedgerDelta, shape: RunShape, progress: Progress) -> int:
         """Store a delta and move the position, both or neither; return the run's key.
 

@@ -19,7 +19,7 @@ class StoredRun:
     position: Position
     shape: RunShape
     wall_offset_ns: int
-    last_event_at_ns: int | None
+    started_at_ns: int
     snapshot_seq: int | None
     snapshot_state: bytes | None
     chunks: tuple[bytes, ...]  # those after the snapshot, in order
@@ -60,7 +60,7 @@ def load_run(connection: Connection, engine: str, run_id: str) -> StoredRun | No
         ),
         shape=RunShape(row["total_blocks"], row["host_blocks"], row["block_size"]),
         wall_offset_ns=row["wall_offset_ns"],
-        last_event_at_ns=row["last_event_at_ns"],
+        started_at_ns=row["started_at_ns"],
         snapshot_seq=after if snapshot else None,
         snapshot_state=bytes(snapshot.state_data) if snapshot else None,
         chunks=tuple(bytes(chunk.data) for chunk in chunks),
