@@ -95,8 +95,13 @@ INFO_KEYS: Final = ("kv_format", "block_size", "bytes_per_token", "max_batch", "
 
 
 def source_age_seconds(engine: LiveEngine, now_ns: int) -> float:
-    """Return the wall time since the agent last committed something of this engine."""
-    return max(0, now_ns - engine.last_commit_at_ns) / NS_PER_SECOND
+    """Return the wall time since the agent last committed something of this engine.
+
+    An agent that found the run ended and everything stored has committed nothing itself; then the
+    engine's last word counts.
+    """
+    last_ns = engine.last_commit_at_ns or engine.last_event_at_ns or engine.started_at_ns
+    return max(0, now_ns - last_ns) / NS_PER_SECOND
 
 
 def is_fresh(engine: LiveEngine, now_ns: int) -> bool:

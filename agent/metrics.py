@@ -273,8 +273,8 @@ LAW_FAILURES: Final = _counter(
 JOURNAL_LAG: Final = _gauge(
     "journal_lag_seconds",
     Unit.SECONDS,
-    "Wall time from the newest event read to its commit in the store. Absent for an engine on a "
-    "virtual clock.",
+    "How far the agent was behind at its last commit: wall time since it had last read everything "
+    "that the engine had written by then.",
 )
 JOURNAL_BEHIND: Final = _gauge(
     "journal_behind_records",

@@ -33,8 +33,8 @@ def journal_lag() -> timeseries.Panel:
     """Draw how far the agent is behind each engine."""
     panel = chart(
         "Journal lag",
-        description="Time from an event to its commit, per engine; above a second the agent does "
-        "not keep up, and at the journal's size bound events will be lost.",
+        description="How long ago the agent had last read everything, per engine; above a second "
+        "it falls behind, and at the journal's size bound events will be lost.",
         unit="s",
     ).with_target(query(queries.largest(metrics.JOURNAL_LAG, "engine"), "{{engine}}"))
     return panel.span(8)

@@ -136,7 +136,15 @@ def test_a_block_leaked_by_two_owners_is_one_leaked_block():
     assert scrape(live_engine(live_state(leaks=leaks)))("kvpulse_kv_leaked_blocks") == 2
 
 
-def test_an_engine_on_a_virtual_clock_has_no_lag():
+def test_a_run_found_ended_is_as_old_as_its_last_event():
+    found = live_engine(
+        state=RunState.DEAD, last_commit_at_ns=0, last_event_at_ns=NOW_NS - 90 * SECOND
+    )
+
+    assert scrape(found)("kvpulse_source_age_seconds") == 90
+
+
+def test_a_lag_that_nobody_measured_is_absent():
     assert scrape(live_engine(lag_seconds=None))("kvpulse_journal_lag_seconds") is None
 
 

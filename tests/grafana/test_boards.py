@@ -6,6 +6,7 @@ import re
 import pytest
 
 from agent.metrics import TABLE
+from dashboard import theme
 from grafana import colours
 from grafana.generate import BOARDS, BOARDS_FOLDER, encode, main, stale_boards, write_boards
 from kvpulse.events import WAIT_CLASSES, BlockState, RejectReason, WaitCause, WaitClass
@@ -119,3 +120,15 @@ def test_the_board_can_be_narrowed_by_datasource_and_engine(board):
     names = [variable["name"] for variable in board["templating"]["list"]]
 
     assert names[:2] == ["datasource", "engine"]
+
+
+def test_a_colour_means_the_same_on_the_board_and_on_the_pages():
+    assert (colours.ACTIVE, colours.CACHED, colours.FREE, colours.LEAKED) == (
+        theme.ACTIVE,
+        theme.CACHED,
+        theme.FREE,
+        theme.LEAKED,
+    )
+    assert colours.WAIT_CLASSES == theme.WAIT_CLASS_COLOURS
+    assert colours.WAIT_CAUSES == theme.WAIT_CAUSE_COLOURS
+    assert colours.QUANTILES == theme.QUANTILE_COLOURS
