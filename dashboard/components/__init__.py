@@ -1,0 +1,1 @@
+"""Small browser parts that Streamlit does not have."""

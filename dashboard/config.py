@@ -1,0 +1,54 @@
+"""What the dashboard was told at its start: which store, which agent, what a GPU hour costs."""
+
+import math
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from dashboard.errors import ConfigError
+
+STORE_VARIABLE = "KVPULSE_STORE"
+AGENT_VARIABLE = "KVPULSE_AGENT"
+PRICE_VARIABLE = "KVPULSE_PRICE_PER_HOUR"
+CURRENCY_VARIABLE = "KVPULSE_CURRENCY"
+
+
+@dataclass(frozen=True, slots=True)
+class DashboardConfig:
+    """Settings of one dashboard process."""
+
+    store: str
+    agent_url: str | None = None
+    price_per_hour: float | None = None
+    currency: str = "USD"
+
+
+def default_store(environ: Mapping[str, str]) -> Path:
+    """Return where an agent keeps its store unless told otherwise."""
+    state = environ.get("XDG_STATE_HOME") or Path(environ.get("HOME", "~")) / ".local" / "state"
+    return Path(state).expanduser() / "kvpulse" / "kvpulse.db"
+
+
+def read_price(name: str, text: str | None) -> float | None:
+    """Return a price per engine hour; None when nobody gave one."""
+    if not text:
+        return None
+    try:
+        price = float(text)
+    except ValueError:
+        price = math.nan
+    if not math.isfinite(price) or price < 0:
+        raise ConfigError(name, text, "a number of 0 or more, such as 2.49")
+    return price
+
+
+def read_config(environ: Mapping[str, str] | None = None) -> DashboardConfig:
+    """Build the settings from the environment, which `kvpulse dashboard` fills from its flags."""
+    environ = os.environ if environ is None else environ
+    return DashboardConfig(
+        store=environ.get(STORE_VARIABLE) or str(default_store(environ)),
+        agent_url=environ.get(AGENT_VARIABLE) or None,
+        price_per_hour=read_price(PRICE_VARIABLE, environ.get(PRICE_VARIABLE)),
+        currency=environ.get(CURRENCY_VARIABLE) or "USD",
+    )

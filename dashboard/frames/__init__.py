@@ -1,0 +1,1 @@
+"""Pure functions from the store's answers to what one panel shows."""

@@ -1,0 +1,126 @@
+"""Telemetry health in tiles and tables: can the other pages be believed?"""
+
+from collections.abc import Mapping, Sequence
+
+from agent.read_models import EngineRow, GapRow, KindTotal, RunState, TelemetryHealth
+from dashboard.formats import count, date_and_clock, nanoseconds, num_bytes, ratio, seconds, words
+from dashboard.frames.status import Status, Tone
+from dashboard.frames.strip import Tile
+
+
+def headline(engine: EngineRow, health: TelemetryHealth, *, stale: bool) -> Status:
+    """Return one sentence: whether what was stated has arrived, and adds up."""
+    details = (
+        f"{count(health.stored)} events stored",
+        f"{count(health.lost)} lost",
+        f"{count(health.audits_passed)} audits passed, {count(health.audits_failed)} failed",
+    )
+    if health.audits_failed:
+        return Status("The ledger and the pool's own account differ", details, Tone.BAD)
+    if stale:
+        return Status("The agent has stored nothing new lately", details, Tone.UNKNOWN)
+    if not health.stored and not health.lost:
+        return Status("No event stored yet", details, Tone.UNKNOWN)
+    if health.lost:
+        return Status("Some events are lost, and counted", details, Tone.NOTICE)
+    if not health.audits_passed:
+        return Status("Every event arrived; the pool has not been audited", details, Tone.NOTICE)
+    whole = "The whole run arrived" if engine.state is RunState.FINISHED else "Everything arrives"
+    return Status(f"{whole}, and ledger and pool agree", details, Tone.GOOD)
+
+
+def health_tiles(
+    engine: EngineRow, health: TelemetryHealth, age_seconds: float | None
+) -> list[Tile]:
+    """Return the numbers that say how much arrived and how fresh it is."""
+    return [
+        share_tile(health),
+        Tile(
+            "Last commit",
+            None if age_seconds is None else f"{seconds(age_seconds)} ago",
+            "the agent has not committed anything"
+            if age_seconds is None
+            else date_and_clock(health.last_commit_at_ns),
+        ),
+        behind_tile(health),
+        audits_tile(health),
+        Tile("Gaps", count(engine.num_gaps), "stretches known to be missing"),
+        Tile(
+            "Unknown records", count(health.unknown_records), "of a kind this version cannot read"
+        ),
+        Tile(
+            "Store",
+            num_bytes(health.store_bytes),
+            f"{num_bytes(health.chunk_bytes)} in {count(health.num_chunks)} chunks of this run",
+        ),
+        position_tile(health),
+    ]
+
+
+def share_tile(health: TelemetryHealth) -> Tile:
+    """Return the share of stated events that is stored."""
+    if health.share_ratio is None:
+        return Tile("Events stored", None, "nothing stated yet")
+    note = f"{count(health.stored)} stored, {count(health.lost)} lost"
+    return Tile("Events stored", ratio(health.share_ratio), note)
+
+
+def behind_tile(health: TelemetryHealth) -> Tile:
+    """Return how far the agent is behind the engine."""
+    if health.behind_records is None:
+        return Tile("Behind", None, "known to the agent only: ask its /readyz")
+    return Tile("Behind", f"{count(health.behind_records)} records", "written and not yet stored")
+
+
+def audits_tile(health: TelemetryHealth) -> Tile:
+    """Return how often ledger and pool were held against each other."""
+    total = health.audits_passed + health.audits_failed
+    if not total:
+        return Tile("Audits", None, "the engine has not stated its own account")
+    if not health.audits_failed:
+        return Tile("Audits", f"{count(total)} passed", "none failed: ledger = pool, each time")
+    note = f"of {count(total)}; last: {health.last_audit_failure or 'not told'}"
+    return Tile("Audits", f"{count(health.audits_failed)} failed", note)
+
+
+def position_tile(health: TelemetryHealth) -> Tile:
+    """Return where in the journal the agent stands."""
+    if health.position is None:
+        return Tile("Position", None, "no journal read yet")
+    note = f"segment {health.position.segment}, record {health.position.record} in it"
+    return Tile("Position", f"#{count(health.position.seq)}", note)
+
+
+def kinds_table(totals: Mapping[str, KindTotal]) -> dict[str, list[str | int | float | None]]:
+    """Return stored and lost events per kind, the most lost first, then the most stored."""
+    order = sorted(totals, key=lambda name: (-totals[name].lost, -totals[name].stored, name))
+    return {
+        "Kind": list(order),
+        "Stored": [totals[name].stored for name in order],
+        "Lost": [totals[name].lost for name in order],
+        "Share stored": [share_of(totals[name]) for name in order],
+    }
+
+
+def share_of(total: KindTotal) -> float | None:
+    """Return the stored share of one kind; None if there was none."""
+    stated = total.stored + total.lost
+    return total.stored / stated if stated else None
+
+
+def gaps_table(gaps: Sequence[GapRow]) -> dict[str, list[str | int | None]]:
+    """Return the gaps, the newest first."""
+    newest = sorted(gaps, key=lambda gap: -gap.seq1)
+    return {
+        "From (UTC)": [date_and_clock(gap.start_ns).removesuffix(" UTC") for gap in newest],
+        "Length": [nanoseconds(gap.end_ns - gap.start_ns) for gap in newest],
+        "Why": [words(gap.why) for gap in newest],
+        "Records": [gap.seq1 - gap.seq0 for gap in newest],
+        "Events lost": [sum(gap.lost.values()) for gap in newest],
+        "Most of": [most_lost(gap) for gap in newest],
+    }
+
+
+def most_lost(gap: GapRow) -> str | None:
+    """Name the kind that a gap took most of."""
+    return words(max(gap.lost, key=lambda kind: gap.lost[kind])) if gap.lost else None

@@ -1,0 +1,131 @@
+"""Colours, server options and the little CSS that Streamlit's own theme cannot say.
+
+A colour means one thing everywhere (charts, map, tables, Grafana): blue is active, amber is cached,
+slate is free, red is what hurts. Text never relies on colour alone.
+"""
+
+from typing import Final
+
+ACTIVE: Final = "#2563eb"
+CACHED: Final = "#d97706"
+FREE: Final = "#94a3b8"
+UNKNOWN: Final = "#6b7280"
+LEAKED: Final = "#dc2626"
+
+WAIT_CLASS_COLOURS: Final = {
+    "pool": "#dc2626",
+    "scheduler": "#7c3aed",
+    "quota": "#0891b2",
+    "transfer": "#65a30d",
+}
+WAIT_CAUSE_COLOURS: Final = {
+    "pool": "#dc2626",
+    "pool_behind": "#f87171",
+    "batch_slots": "#7c3aed",
+    "token_budget": "#a78bfa",
+    "engine_busy": "#c4b5fd",
+    "tenant_quota": "#0891b2",
+    "deferred": "#65a30d",
+}
+PREFILL: Final = "#0ea5e9"
+DECODE: Final = ACTIVE
+QUANTILE_COLOURS: Final = {"p50": "#93c5fd", "p95": "#2563eb", "p99": "#db2777"}
+MARK_COLOURS: Final = {
+    "restart": "#7c3aed",
+    "gap": UNKNOWN,
+    "config": "#0891b2",
+    "leak": LEAKED,
+    "audit_failed": LEAKED,
+}
+# For owners and tenants on the map, where amber, red and grey already say cached, leaked, unknown.
+HOLDERS: Final = (
+    "#2563eb", "#0d9488", "#db2777", "#7c3aed", "#65a30d",
+    "#0891b2", "#4338ca", "#c026d3", "#047857", "#38bdf8",
+)  # fmt: skip
+# Told apart by people who see few colours too; used for rejection reasons.
+CATEGORICAL: Final = (
+    "#2563eb", "#d97706", "#059669", "#db2777", "#7c3aed",
+    "#0891b2", "#ca8a04", "#dc2626", "#4d7c0f", "#9333ea",
+)  # fmt: skip
+SEQUENTIAL: Final = ("#bfdbfe", "#93c5fd", "#60a5fa", "#3b82f6", "#2563eb", "#1e40af", "#172554")
+TONES: Final = {"good": "#059669", "notice": "#d97706", "bad": "#dc2626", "unknown": UNKNOWN}
+
+THEME_OPTIONS: Final[dict[str, object]] = {
+    "theme.primaryColor": ACTIVE,
+    "theme.baseRadius": "8px",
+    "theme.chartCategoricalColors": list(CATEGORICAL),
+    "theme.light.backgroundColor": "#ffffff",
+    "theme.light.secondaryBackgroundColor": "#f4f6fa",
+    "theme.light.textColor": "#0f172a",
+    "theme.light.borderColor": "#dbe1ea",
+    "theme.dark.backgroundColor": "#0b1120",
+    "theme.dark.secondaryBackgroundColor": "#141c2e",
+    "theme.dark.textColor": "#e5eaf3",
+    "theme.dark.borderColor": "#2a3550",
+    "theme.dark.primaryColor": "#60a5fa",
+}
+
+# Streamlit dims what a rerun has not yet drawn again, and shows a running man at each tick: both
+# would flicker once a second.
+CSS: Final = """
+<style>
+[data-stale="true"], .stale-element { opacity: 1 !important; transition: none !important; }
+[data-testid="stStatusWidget"] { display: none; }
+.stMainBlockContainer { padding-top: 3.9rem; padding-bottom: 3rem; max-width: 1500px; }
+@media (max-width: 640px) {
+  .stMainBlockContainer { padding-left: .9rem; padding-right: .9rem; }
+}
+.kv-line { font-size: .82rem; line-height: 1.5; opacity: .78; overflow-wrap: anywhere; }
+.kv-status { border-left: 5px solid var(--tone); border-radius: 6px; padding: .6rem .9rem;
+  background: color-mix(in srgb, var(--tone) 9%, transparent); }
+.kv-status b { font-size: 1.15rem; font-weight: 650; line-height: 1.35; display: block; }
+.kv-status span { font-size: .86rem; opacity: .82; overflow-wrap: anywhere; }
+.kv-strip { display: grid; gap: .6rem;
+  grid-template-columns: repeat(var(--columns), minmax(0, 1fr)); }
+@media (max-width: 1100px) {
+  .kv-strip { grid-template-columns: repeat(auto-fit, minmax(150px, 1fr)); }
+}
+.kv-tile { border: 1px solid color-mix(in srgb, currentColor 16%, transparent); border-radius: 8px;
+  padding: .55rem .75rem .6rem; min-width: 0; }
+.kv-tile .name { font-size: .78rem; opacity: .74; }
+.kv-tile .value { font-size: 1.4rem; font-weight: 620; line-height: 1.3; white-space: nowrap;
+  font-variant-numeric: tabular-nums; }
+.kv-tile .note { font-size: .76rem; opacity: .74; line-height: 1.35; overflow-wrap: anywhere; }
+.kv-tile.empty { border-style: dashed; }
+.kv-tile.empty .value { opacity: .45; }
+.kv-legend { display: flex; flex-wrap: wrap; gap: .3rem 1.1rem; font-size: .84rem;
+  font-variant-numeric: tabular-nums; }
+.kv-legend i { display: inline-block; width: .8rem; height: .8rem; border-radius: 3px;
+  margin-right: .4rem; vertical-align: -.08rem; background: var(--tone); }
+.kv-legend i.hatched { background: repeating-linear-gradient(45deg, var(--tone) 0 2px,
+  color-mix(in srgb, var(--tone) 35%, transparent) 2px 4px); }
+.kv-facts { display: grid; gap: .5rem 1.2rem; font-size: .86rem; overflow-wrap: anywhere;
+  grid-template-columns: repeat(auto-fit, minmax(150px, 1fr)); font-variant-numeric: tabular-nums; }
+.kv-facts .name { font-size: .76rem; opacity: .7; }
+.kv-facts i { opacity: .6; }
+.kv-legend b { font-weight: 620; }
+.stElementContainer:has(.kv-title) { display: none; }
+.kv-title { font-size: 1.25rem; font-weight: 650; }
+@media (max-width: 640px) {
+  .stElementContainer:has(.kv-title) { display: block; }
+  .kv-strip { grid-template-columns: repeat(2, minmax(0, 1fr)); }
+  .kv-tile:last-child:nth-child(odd) { grid-column: 1 / -1; }
+  .kv-tile .value { font-size: 1.15rem; }
+}
+</style>
+"""
+
+
+def server_options(*, host: str, port: int) -> dict[str, object]:
+    """Return Streamlit's options: loopback unless told otherwise, silent, offline, no toolbar."""
+    return THEME_OPTIONS | {
+        "server.address": host,
+        "server.port": port,
+        "server.headless": True,
+        "server.fileWatcherType": "none",
+        "server.enableStaticServing": False,
+        "browser.gatherUsageStats": False,
+        "client.toolbarMode": "minimal",
+        "client.showErrorDetails": "none",
+        "global.developmentMode": False,
+    }

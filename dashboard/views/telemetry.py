@@ -1,0 +1,90 @@
+"""Telemetry health: how much of what the engine stated is in the store, and whether it adds up."""
+
+import streamlit as st
+
+from agent.read_models import EngineRow
+from dashboard.charts.event_rates import event_rate_chart
+from dashboard.formats import count, unmarked
+from dashboard.frames.telemetry import gaps_table, headline, health_tiles, kinds_table
+from dashboard.page import Page, wall_ns
+from dashboard.pieces import (
+    chart,
+    identity_line,
+    provenance_line,
+    small,
+    state_notice,
+    status_banner,
+    tiles,
+)
+
+
+def draw(page: Page) -> None:
+    """Draw the page; its body draws itself again while live."""
+    st.fragment(body, run_every=page.refresh_seconds)(page)
+
+
+def body(page: Page) -> None:
+    """Draw everything that changes."""
+    engine = page.engine()
+    if engine is None:
+        st.info("This engine is no longer in the store; choose another above.")
+        return
+    state = page.data.engine_state(engine, wall_ns())
+    health = page.data.telemetry(engine)
+    window = page.data.window(engine, page.window_seconds)
+    state_notice(state)
+    status_banner(headline(engine, health, stale=state.stale))
+    provenance_line(page.data.provenance(engine, window, wall_ns()))
+    tiles(health_tiles(engine, health, state.age_seconds), columns=4)
+    curves = page.data.event_rates(engine, window)
+    chart(
+        "Events stored",
+        event_rate_chart(
+            curves, window=window, marks=page.data.marks(engine, window), revision=page.revision
+        ),
+        key="events",
+        empty="No samples in this window." if curves.empty else None,
+        note="Red bars are events known to be lost. A flat zero while the engine serves: the "
+        "recorder has paused (disk full?), or the agent reads another journal.",
+    )
+    draw_tables(page, engine)
+    draw_agent_link(page)
+    identity_line(engine)
+
+
+def draw_tables(page: Page, engine: EngineRow) -> None:
+    """Draw stored and lost events per kind, and the gaps."""
+    left, right = st.columns(2, gap="medium")
+    with left:
+        st.markdown("**Per kind**")
+        share = st.column_config.ProgressColumn(format="percent", min_value=0, max_value=1)
+        st.dataframe(
+            kinds_table(page.data.kind_totals(engine)),
+            hide_index=True,
+            column_config={"Share stored": share},
+            placeholder="—",
+            key="kinds",
+        )
+    with right:
+        st.markdown("**Gaps**")
+        gaps = page.data.gaps(engine)
+        if gaps:
+            st.dataframe(gaps_table(gaps), hide_index=True, placeholder="—", key="gaps")
+        else:
+            small("None: nothing of this run is known to be missing.")
+        leaks = page.data.open_leaks(engine)
+        st.markdown("**Leaked blocks**")
+        if leaks:
+            rows = {
+                "Block": [leak.block for leak in leaks],
+                "Last owner": [leak.owner for leak in leaks],
+            }
+            st.dataframe(rows, hide_index=True, key="leaks")
+        else:
+            small(f"None of {count(engine.total_blocks)} blocks outlived its owner.")
+
+
+def draw_agent_link(page: Page) -> None:
+    """Name the agent's own account of itself, if its address was given."""
+    if page.data.config.agent_url:
+        st.markdown(f"The agent's own account: {unmarked(page.data.config.agent_url)}/readyz")
