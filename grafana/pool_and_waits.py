@@ -7,7 +7,7 @@ from grafana_foundation_sdk.models import dashboard as models
 
 from agent import metrics
 from grafana import now_panels, pool_panels, queries, telemetry_panels, wait_panels
-from grafana.panel_defaults import DATASOURCE
+from grafana.panel_defaults import DATASOURCE, query
 
 UID: Final = "kvpulse-pool-and-waits"
 DASHBOARD_URL: Final = "http://127.0.0.1:8501"
@@ -123,10 +123,9 @@ def _mark(name: str, expr: str, colour: str) -> models.AnnotationQuery:
         datasource=DATASOURCE,
         enable=True,
         icon_color=colour,
-        expr=expr,
+        target=query(expr, "{{engine}}", "Anno").build(),
         title_format=name,
         text_format="{{engine}}",
-        step="10s",
     )
     mark.placement = None  # type: ignore[assignment]  # the SDK's default hides the switch in a menu
     return mark

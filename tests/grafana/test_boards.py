@@ -31,7 +31,7 @@ def panels(board):
 @pytest.fixture
 def expressions(board, panels):
     drawn = [target["expr"] for panel in panels for target in panel["targets"]]
-    return drawn + [mark["expr"] for mark in board["annotations"]["list"]]
+    return drawn + [mark["target"]["expr"] for mark in board["annotations"]["list"]]
 
 
 def test_the_committed_json_is_what_the_code_builds():
