@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 from kvpulse.keyframe import Keyframe, KeyframeSequence
 from kvpulse.recorder import Recorder
+from kvpulse.shadow_pool import ShadowPool
 
 if TYPE_CHECKING:
     from kvpulse.reader import StreamReader, list_streams
@@ -16,6 +17,7 @@ __all__ = [
     "KeyframeSequence",
     "Position",
     "Recorder",
+    "ShadowPool",
     "StreamReader",
     "StreamStatus",
     "list_streams",

@@ -6,6 +6,7 @@ import re
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from struct import Struct
 from typing import TYPE_CHECKING, Final, Self
 
 from kvpulse.errors import ConfigError
@@ -14,7 +15,7 @@ from kvpulse.keyframe import Keyframe, empty_keyframe
 from kvpulse.request_events import RequestEvents
 from kvpulse.segment import segment_shape
 from kvpulse.segment_reserver import SegmentReserver
-from kvpulse.stream_state import DEFINE
+from kvpulse.stream_rotation import DEFINE
 
 if TYPE_CHECKING:
     from kvpulse.reader import StreamReader
@@ -24,6 +25,9 @@ POOL: Final = int(Kind.POOL)
 HEARTBEAT: Final = int(Kind.HEARTBEAT)
 CONFIG: Final = int(Kind.CONFIG)
 LOW: Final = 0xFFFF_FFFF
+STEP_WORDS: Final = Struct("<IIIIIIQQQ")  # `StepWord`
+POOL_WORDS: Final = Struct("<IIIIQQII")  # `PoolWord`
+HEARTBEAT_WORDS: Final = Struct("<QIIQQ")  # `HeartbeatWord`
 TENANT_STRING: Final = 1  # flags of `define`
 
 SEGMENT_BYTES: Final = 16 * 2**20
@@ -146,21 +150,18 @@ class Recorder(RequestEvents):
             context_tokens: Sum of context lengths over the step's sequences.
             waiting: Sequences that wait at its end.
         """
-        words = (
+        values = (
             number >> 32,
             prefill_tokens,
             decode_tokens,
             sequences,
             context_tokens,
             waiting,
-            schedule_ns & LOW,
-            schedule_ns >> 32,
-            compute_ns & LOW,
-            compute_ns >> 32,
-            sample_ns & LOW,
-            sample_ns >> 32,
+            schedule_ns,
+            compute_ns,
+            sample_ns,
         )
-        self._emit_words(STEP, 0, 0, 0, number & LOW, words)
+        self._emit_words(STEP, 0, 0, 0, number & LOW, STEP_WORDS, values)
         if self._index >= self._soft_limit or self._word >= self._soft_word:
             self._safe_point()
 
@@ -183,39 +184,30 @@ class Recorder(RequestEvents):
             filled_slots: Filled token slots in active blocks, each block once.
             largest_free_run: Longest run of neighbouring free ids.
         """
-        words = (
+        values = (
             total,
             active,
             cached,
             free,
-            sum_of_counts & LOW,
-            sum_of_counts >> 32,
-            checksum & LOW,
-            checksum >> 32,
+            sum_of_counts,
+            checksum,
             NOT_MEASURED if filled_slots is None else filled_slots,
             NOT_MEASURED if largest_free_run is None else largest_free_run,
         )
-        self._emit_words(POOL, HOST_TIER if host else 0, 0, 0, 0, words)
+        self._emit_words(POOL, HOST_TIER if host else 0, 0, 0, 0, POOL_WORDS, values)
         if self._index >= self._soft_limit or self._word >= self._soft_word:
             self._safe_point()
 
     def heartbeat(self, step: int, live: int, waiting: int) -> None:
         """State that the engine lives, with a fresh pair of clocks; a safe point."""
-        wall = self._wall_clock()
-        now = self._clock()
-        words = (
-            step & LOW,
-            step >> 32,
-            live,
-            waiting,
-            wall & LOW,
-            wall >> 32,
-            now & LOW,
-            now >> 32,
-        )
-        self._emit_words(HEARTBEAT, 0, 0, 0, 0, words)
+        try:
+            values = (step, live, waiting, self._wall_clock(), self._clock())
+        except Exception:  # noqa: BLE001 - the engine must survive its own clock
+            return self._refuse(HEARTBEAT, 1)
+        self._emit_words(HEARTBEAT, 0, 0, 0, 0, HEARTBEAT_WORDS, values)
         if self._index >= self._soft_limit or self._word >= self._soft_word:
             self._safe_point()
+        return None
 
     def config(self, fingerprint: Mapping[str, str | int | float | bool | None]) -> None:
         """State what the engine runs with; once at the start and when it changes. No secrets."""

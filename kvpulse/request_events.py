@@ -5,6 +5,7 @@
 
 from array import array
 from collections.abc import Sequence
+from struct import Struct
 from typing import Final
 
 from kvpulse.block_events import BlockEvents
@@ -21,6 +22,10 @@ FORK: Final = int(Kind.FORK)
 FIRST_TOKEN: Final = int(Kind.FIRST_TOKEN)
 FINISH: Final = int(Kind.FINISH)
 LOW: Final = 0xFFFF_FFFF
+ARRIVAL: Final = Struct("<IIIIIIIQQI")  # `ArriveWord`
+REJECTION: Final = Struct("<II")  # needed, limit
+PREEMPTION: Final = Struct("<III")  # `PreemptWord`
+END: Final = Struct("<IIII")  # `FinishWord`
 
 
 class RequestEvents(BlockEvents):
@@ -56,28 +61,21 @@ class RequestEvents(BlockEvents):
             hashes: `KeyedHashes.chain_hash` of each full block of the prompt.
         """
         try:
-            words = array(
-                "I",
-                (
-                    prompt_tokens,
-                    max_tokens,
-                    NOT_MEASURED if asked_max_tokens is None else asked_max_tokens,
-                    priority & LOW,
-                    tier,
-                    parent,
-                    retry,
-                    deadline_ns & LOW,
-                    deadline_ns >> 32,
-                    request_hash & LOW,
-                    request_hash >> 32,
-                    0,
-                ),
+            # A prompt longer than a segment can say keeps its first hashes.
+            some = hashes[: self._piece >> 1]
+            fixed = ARRIVAL.pack(
+                prompt_tokens,
+                max_tokens,
+                NOT_MEASURED if asked_max_tokens is None else asked_max_tokens,
+                priority & LOW,
+                tier,
+                parent,
+                retry,
+                deadline_ns,
+                request_hash,
+                len(some),
             )
-            if hashes:
-                # A prompt longer than a segment can say keeps its first hashes.
-                some = hashes[: self._reserver.shape.lane_capacity >> 3]
-                words[11] = len(some)
-                words.frombytes(array("Q", some).tobytes())
+            words = array("I", fixed + array("Q", some).tobytes())
         except Exception:  # noqa: BLE001 - the engine must survive whatever it handed us
             return self._refuse(ARRIVE, 1)
         return self._emit_lane(ARRIVE, 0, tenant, owner, words, len(words), 0)
@@ -94,7 +92,7 @@ class RequestEvents(BlockEvents):
         self, owner: int, reason: int, needed: int = 0, limit: int = 0, tenant: int = 0
     ) -> None:
         """State a refusal: `RejectReason`, what it would have needed and what there is."""
-        self._emit_words(REJECT, 0, tenant, owner, reason, (needed, limit))
+        self._emit_words(REJECT, 0, tenant, owner, reason, REJECTION, (needed, limit))
 
     def prefix_hit(
         self, owner: int, tokens: int, queried: int, resumed: bool = False, tenant: int = 0
@@ -117,8 +115,8 @@ class RequestEvents(BlockEvents):
         `mode` is a `PreemptMode`; `blocks_kept` of the `blocks_freed` stay cached. Its waiting
         begins again.
         """
-        words = (tokens_lost, blocks_freed, blocks_kept)
-        self._emit_words(PREEMPT, mode, tenant, owner, beneficiary, words)
+        values = (tokens_lost, blocks_freed, blocks_kept)
+        self._emit_words(PREEMPT, mode, tenant, owner, beneficiary, PREEMPTION, values)
 
     def resume(self, owner: int, tokens_found: int, tenant: int = 0) -> None:
         """State that `owner` runs again after a preemption; `tokens_found` were still cached."""
@@ -143,5 +141,5 @@ class RequestEvents(BlockEvents):
         tenant: int = 0,
     ) -> None:
         """State how `owner` ended (`FinishReason`); its blocks are freed before."""
-        words = (prompt_tokens, output_tokens, computed_tokens, recomputed_tokens)
-        self._emit_words(FINISH, 0, tenant, owner, reason, words)
+        values = (prompt_tokens, output_tokens, computed_tokens, recomputed_tokens)
+        self._emit_words(FINISH, 0, tenant, owner, reason, END, values)

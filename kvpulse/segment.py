@@ -182,7 +182,7 @@ def unpack_header(page: bytes, *, file_bytes: int) -> SegmentHeader | None:
 class WritableSegment:
     """A reserved segment, mapped; `publish` gives it its name."""
 
-    __slots__ = ("commit", "directory", "lane", "map", "number", "shape", "state")
+    __slots__ = ("commit", "directory", "lane", "map", "number", "records", "shape", "state")
 
     def __init__(
         self, directory: Path, number: int, shape: SegmentShape, mapped: mmap.mmap
@@ -194,6 +194,8 @@ class WritableSegment:
         whole = memoryview(mapped)
         lane_bytes = whole[shape.lane_offset : shape.lane_offset + 4 * shape.lane_capacity]
         self.lane = lane_bytes.cast("I")
+        records_end = HEADER_BYTES + RECORD_BYTES * shape.record_capacity
+        self.records = whole[HEADER_BYTES:records_end]
         self.state = whole[STATE_OFFSET : STATE_OFFSET + 8].cast("Q")
         self.commit = whole[COMMIT_OFFSET : COMMIT_OFFSET + 8].cast("Q")
 
@@ -213,6 +215,7 @@ class WritableSegment:
 
     def unmap(self) -> None:
         """Let go of the mapping."""
+        self.records.release()
         self.lane.release()
         self.state.release()
         self.commit.release()
