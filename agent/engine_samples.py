@@ -176,8 +176,8 @@ def _pool(live: LiveState) -> Iterator[Sample]:
 def _waits(live: LiveState) -> Iterator[Sample]:
     for cause, wait in live.waits.items():
         yield Sample(metrics.NUM_WAITING, (cause,), wait.num_waiting)
-    since = [w.oldest_since_ns for w in live.waits.values() if w.oldest_since_ns is not None]
-    oldest_ns = live.t_ns - min(since) if since else 0
+    since_ns = live.waiting_since_ns
+    oldest_ns = 0 if since_ns is None else live.t_ns - since_ns
     yield Sample(metrics.OLDEST_WAIT, (), oldest_ns / NS_PER_SECOND)
     for wait_class in WaitClass:
         waited_ns = live.counters.get(f"wait_{wait_class.value}_ns")

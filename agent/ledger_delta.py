@@ -235,3 +235,4 @@ class LiveState:
     largest_free_run: int | None
     config: Mapping[str, object] | None
     tenants: Mapping[int, str]
+    waiting_since_ns: int | None = None  # when the sequence waiting longest began; None: nobody

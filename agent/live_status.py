@@ -54,6 +54,11 @@ def _engine(engine: LiveEngine, now_ns: int) -> Document:
         "counters": dict(live.counters),
         "labelled": {family: dict(values) for family, values in live.labelled.items()},
         "waits": _waits(live),
+        "oldest_wait_seconds": (
+            None
+            if live.waiting_since_ns is None
+            else (live.t_ns - live.waiting_since_ns) / NS_PER_SECOND
+        ),
         "ledger": _ledger(live),
     }
 
@@ -62,7 +67,7 @@ def _waits(live: LiveState) -> Document:
     return {
         cause: {
             "waiting": wait.num_waiting,
-            "oldest_seconds": (
+            "oldest_of_cause_seconds": (
                 None
                 if wait.oldest_since_ns is None
                 else (live.t_ns - wait.oldest_since_ns) / NS_PER_SECOND

@@ -152,7 +152,8 @@ WAIT_SECONDS: Final = _counter(
 PREFIX_QUERIES: Final = _counter(
     "prefix_cache_queries",
     Unit.TOKENS,
-    "Prompt tokens looked up in the prefix cache at admission or resumption.",
+    "Prompt tokens looked up in the prefix cache at the first admission; what a preempted sequence "
+    "finds again of its own is not counted.",
 )
 PREFIX_HITS: Final = _counter(
     "prefix_cache_hits", Unit.TOKENS, "Of the tokens looked up, those whose blocks were found."

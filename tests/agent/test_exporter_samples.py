@@ -88,10 +88,10 @@ def test_one_engine_going_stale_leaves_the_others_gauges():
     assert running("engine-1") is None
 
 
-def test_the_oldest_wait_is_counted_from_the_earliest_of_all_causes():
-    waits = {"pool": WaitNow(2, 97 * SECOND), "batch_slots": WaitNow(1, 99 * SECOND)}
+def test_the_oldest_wait_is_counted_from_where_it_began_and_not_from_its_present_cause():
+    waits = {"pool": WaitNow(2, 99 * SECOND), "batch_slots": WaitNow(1, 99 * SECOND)}
 
-    value = scrape(live_engine(live_state(waits=waits)))
+    value = scrape(live_engine(live_state(waits=waits, waiting_since_ns=97 * SECOND)))
 
     assert value("kvpulse_oldest_wait_seconds") == 3
     assert value("kvpulse_num_requests_waiting", cause="pool") == 2
