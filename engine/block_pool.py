@@ -4,13 +4,12 @@ A block is *active* (count 1 or more), *cached* (count 0, content kept under its
 active + cached + free = total, always. Cached blocks are taken for new data when no free one is
 left, the longest unused first.
 
-Each act is recorded run by run **before** it changes anything, so that a keyframe taken while a
-record is being written shows the state just before that record, tables included: the acts change
-the table they are given in the same breath.
+An act is recorded run by run, a run being neighbours with one fate. Keyframes are taken between
+steps only (see `kvpulse.Recorder`), when counts, tables and what was recorded agree.
 """
 
 from collections.abc import Iterable
-from operator import itemgetter, mul
+from operator import length_hint, mul
 from typing import TYPE_CHECKING, Final
 
 from engine.errors import PoolError
@@ -108,6 +107,8 @@ class BlockPool:
         if n > num_free:
             if n > num_free + self.num_cached:
                 return AllocationRefusal(needed=n, free=num_free, cached=self.num_cached)
+            if n == 1:
+                return self._recycle(owner, tenant)
             self._evict(n - num_free, owner, tenant, _REUSED)
         ids = free[: -n - 1 : -1]
         if self._recorder is not None:
@@ -157,16 +158,20 @@ class BlockPool:
                 self._counts[block_id] = 0
                 self._free.append(ids.pop())
                 return _ONE_FREED
-        elif n and self._free_uniform(owner, ids, tenant):
-            return FreeResult(0, 0, n, 0)
         tally = [0, 0, 0, 0]
-        while ids:
-            count, outcome, run = self._next_free_run(ids)
+        blocks = ids[::-1]
+        ids.clear()
+        while blocks:
+            count, outcome, n = self._drop_run(blocks)
+            run = blocks if n == len(blocks) else blocks[:n]
             if self._recorder is not None:
                 self._recorder.free(owner, run, count, outcome, tenant)
-            self._apply_free(run, count, outcome)
-            del ids[len(ids) - len(run) :]
-            tally[outcome] += len(run)
+            if outcome == _TO_FREE:
+                self._free += run
+            elif outcome == _TO_CACHE:
+                self._keep_unused(run)
+            tally[outcome] += n
+            blocks = blocks[n:]
         return FreeResult(*tally)
 
     def cache(self, owner: int, ids: list[int], hashes: list[int], tenant: int = 0) -> int:
@@ -231,56 +236,53 @@ class BlockPool:
         if sorted(self._unused.in_order()) != sorted(cached):
             raise PoolError("the order of unused blocks does not hold the cached ones once each")
 
-    def _free_uniform(self, owner: int, ids: list[int], tenant: int) -> bool:
-        """Free blocks that all are held once and keep nothing; False when they are not such."""
-        n = len(ids)
-        get = itemgetter(*ids)
-        if get(self._counts).count(1) != n or any(get(self._hash_of)) or len(set(ids)) != n:
-            return False
-        run = ids[::-1]
-        if self._recorder is not None:
-            self._recorder.free(owner, run, 0, _TO_FREE, tenant)
-        counts = self._counts
-        for block_id in run:
-            counts[block_id] = 0
-        self._free.extend(run)
-        ids.clear()
-        return True
+    def _drop_run(self, blocks: list[int]) -> tuple[int, int, int]:
+        """Drop a reference on the leading blocks with equal fate; return count, outcome, how many.
 
-    def _next_free_run(self, ids: list[int]) -> tuple[int, int, list[int]]:
-        """Return count after, outcome and blocks of the longest run at the end of `ids`."""
+        Counts change as the loops go, so that a block named twice ends the run.
+        """
         counts, hash_of = self._counts, self._hash_of
-        run: dict[int, None] = {}
-        first: tuple[int, int] | None = None
-        for block_id in reversed(ids):
-            count = counts[block_id] - 1
-            if count > 0:
-                fate = count, _HELD
-            elif count == 0:
-                fate = 0, _TO_CACHE if hash_of[block_id] else _TO_FREE
+        count, kept = counts[blocks[0]] - 1, bool(hash_of[blocks[0]])
+        following = iter(blocks)
+        if count > 0:
+            outcome = _HELD
+            for block_id in following:
+                if counts[block_id] - 1 != count:
+                    break
+                counts[block_id] = count
             else:
-                fate = 0, _REFUSED
-            if first is None:
-                first = fate
-            elif fate != first or block_id in run:
-                break
-            run[block_id] = None
-        assert first is not None, "called with blocks"
-        return first[0], first[1], list(run)
+                return count, outcome, len(blocks)
+        elif count < 0:
+            outcome, count = _REFUSED, 0
+            for block_id in following:
+                if counts[block_id]:
+                    break
+            else:
+                return count, outcome, len(blocks)
+        elif kept:
+            outcome = _TO_CACHE
+            for block_id in following:
+                if counts[block_id] != 1 or not hash_of[block_id]:
+                    break
+                counts[block_id] = 0
+            else:
+                return count, outcome, len(blocks)
+        else:
+            outcome = _TO_FREE
+            for block_id in following:
+                if counts[block_id] != 1 or hash_of[block_id]:
+                    break
+                counts[block_id] = 0
+            else:
+                return count, outcome, len(blocks)
+        return count, outcome, len(blocks) - length_hint(following) - 1
 
-    def _apply_free(self, run: list[int], count: int, outcome: int) -> None:
-        if outcome == _REFUSED:
-            return
-        counts = self._counts
-        for block_id in run:
-            counts[block_id] = count
-        if outcome == _TO_FREE:
-            self._free.extend(run)
-        elif outcome == _TO_CACHE:
-            self._unused.append(run)
-            self.num_cached += len(run)
-            if self.watchers:
-                self._touch(map(self._hash_of.__getitem__, run))
+    def _keep_unused(self, run: list[int]) -> None:
+        """Put blocks that keep their content at the end of the order of unused ones."""
+        self._unused.append(run)
+        self.num_cached += len(run)
+        if self.watchers:
+            self._touch(map(self._hash_of.__getitem__, run))
 
     def _reactivate(self, run: list[int]) -> None:
         """Take cached blocks out of the order of unused ones: they are counted on again."""
@@ -304,6 +306,25 @@ class BlockPool:
             hash_of[block_id] = NO_HASH
         self.num_cached -= n
         self._free += reversed(ids)  # the longest unused one is taken first
+
+    def _recycle(self, owner: int, tenant: int) -> list[int]:
+        """Evict the longest unused block and give it out, as a decode step asks of a full pool."""
+        block_id = self._unused.take_next()
+        ids = [block_id]
+        if self._recorder is not None:
+            self._recorder.evict(ids, _REUSED, owner, tenant)
+        content_hash = self._hash_of[block_id]
+        if self.watchers:
+            self._touch((content_hash,))
+        del self._block_of[content_hash]
+        self._hash_of[block_id] = NO_HASH
+        self.num_evicted += 1
+        self.num_cached -= 1
+        if self._recorder is not None:
+            self._recorder.allocate(owner, ids, tenant)
+        self.num_allocated += 1
+        self._counts[block_id] = 1
+        return ids
 
     def _touch(self, hashes: Iterable[int]) -> None:
         watchers = self.watchers

@@ -18,7 +18,10 @@ class UnusedBlocks:
         self._queue: deque[int] = deque()
         self._stale = [0] * total_blocks
         self._longest = 2 * total_blocks + 64
-        self.append = self._queue.extend
+
+    def append(self, block_ids: list[int]) -> None:
+        """Put blocks at the end of the order: they were used just now."""
+        self._queue.extend(block_ids)
 
     def take_back(self, block_ids: list[int]) -> None:
         """Let blocks leave the order: they are counted on again."""
@@ -30,6 +33,15 @@ class UnusedBlocks:
             self._queue.clear()
             self._queue.extend(valid)
             self._stale = [0] * len(stale)
+
+    def take_next(self) -> int:
+        """Remove and return the longest unused block."""
+        stale = self._stale
+        block_id = self._queue.popleft()
+        while stale[block_id]:
+            stale[block_id] -= 1
+            block_id = self._queue.popleft()
+        return block_id
 
     def take_oldest(self, n: int) -> list[int]:
         """Remove and return the `n` longest unused blocks."""

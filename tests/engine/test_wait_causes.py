@@ -164,13 +164,13 @@ def drive(engine, requests):
 def one_step(engine, cancels):
     for seq_id in cancels:
         engine.cancel(seq_id)
-    before = copy.deepcopy(engine._scheduler)
+    before = copied(engine._scheduler)
     run_pass = engine._scheduler.run_pass
     seen = []
 
     def watched(step):
         plan = run_pass(step)
-        seen.append(copy.deepcopy(list(engine._scheduler.waiting)))
+        seen.append([copy.copy(seq) for seq in engine._scheduler.waiting])
         return plan
 
     engine._scheduler.run_pass = watched
@@ -193,7 +193,7 @@ def check_verdicts(before, engine):
 
 def admitted_alone(before, seq_id, still_waiting):
     """Replay the pass without the other sequences that wait at its end."""
-    replay = copy.deepcopy(before)
+    replay = copied(before)
     others = still_waiting - {seq_id}
     keep_only(replay, others)
     plan = StepPlan(0)
@@ -202,6 +202,12 @@ def admitted_alone(before, seq_id, still_waiting):
     budget_left = replay._config.token_budget - sum(plan.num_new_tokens)
     replay._admit_waiting(plan, budget_left)
     return any(seq.seq_id == seq_id for seq in replay.running)
+
+
+def copied(scheduler):
+    """Copy a scheduler and its pool; the hasher has no state and cannot be copied."""
+    hasher = scheduler._cache._hasher
+    return copy.deepcopy(scheduler, {id(hasher): hasher})
 
 
 def keep_only(scheduler, others):
