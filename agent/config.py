@@ -83,7 +83,13 @@ def _from_file(path: str | None) -> dict[str, Found]:
     for name in table:
         if name not in _PARSERS:
             raise ConfigError(f"{path}: [agent]", name, "one of " + ", ".join(_PARSERS))
-    return {name: Found(str(value), f"{path}: agent.{name}") for name, value in table.items()}
+    return {
+        name: Found(
+            ",".join(map(str, value)) if isinstance(value, list) else str(value),
+            f"{path}: agent.{name}",
+        )
+        for name, value in table.items()
+    }
 
 
 def _text(found: Found) -> str:
@@ -92,12 +98,12 @@ def _text(found: Found) -> str:
     return found.text.strip()
 
 
-def _names(found: Found) -> tuple[str, ...]:
-    return tuple(name.strip() for name in _text(found).split(",") if name.strip())
-
-
 def _path(found: Found) -> Path:
     return Path(_text(found)).expanduser()
+
+
+def _names(found: Found) -> tuple[str, ...]:
+    return tuple(name.strip() for name in found.text.split(",") if name.strip())
 
 
 def _port(found: Found) -> int:

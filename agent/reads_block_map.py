@@ -32,7 +32,18 @@ def read_block_map(connection: Connection, run_key: int, at_ns: int | None) -> B
     chunks = _chunks(connection, run_key, snapshot, wanted)
     until = max(wanted, snapshot.at_ns) if chunks is not None else snapshot.at_ns
     found = replay_map(snapshot.data, chunks or (), at_ns=until - run.wall_offset_ns)
+    if _has_gap(connection, run_key, snapshot, until):
+        found = replace(found, exact=False)
     return _in_wall_time(connection, run_key, found, wanted, until - wanted, run.wall_offset_ns)
+
+
+def _has_gap(connection: Connection, run_key: int, snapshot: _Snapshot, at_ns: int) -> bool:
+    query = text(
+        "SELECT COUNT(*) FROM gaps WHERE run_key=:key AND seq1>seq0 AND seq1>:seq"
+        " AND start_at_ns<=:at"
+    )
+    bind = {"key": run_key, "seq": snapshot.seq, "at": at_ns}
+    return bool(connection.execute(query, bind).scalar_one())
 
 
 def _in_wall_time(

@@ -218,7 +218,6 @@ class RunWriter:
     def _write(self, connection: Connection, key: int, delta: LedgerDelta) -> None:
         insert, replace = self._statements.insert, self._statements.replace
         offset = delta.wall_offset_ns
-        failures = delta.audits.failures
         strings: list[Row] = [(key, number, value) for number, value in delta.strings.items()]
         for statement, rows in (
             (insert["chunks"], store_rows.chunk_rows(key, offset, delta.chunks)),
@@ -228,19 +227,34 @@ class RunWriter:
             (replace["requests"], store_rows.request_rows(key, offset, delta.requests)),
             (replace["gaps"], store_rows.gap_rows(key, offset, delta.gaps)),
             (replace["leaks"], store_rows.leak_rows(key, offset, delta.leaks)),
-            (
-                replace["audit_failures"],
-                store_rows.failure_rows(key, offset, delta.seq, failures),
-            ),
             (self._statements.add_kinds, store_rows.kind_rows(key, delta)),
             (replace["strings"], strings),
         ):
             if rows:
                 connection.exec_driver_sql(statement, rows)
+        if delta.audits.failures:
+            self._write_failures(connection, key, delta)
         if delta.snapshot is not None:
             self._write_snapshot(connection, key, offset, delta.snapshot)
         if delta.config is not None:
             self._write_config(connection, key, delta)
+
+    def _write_failures(self, connection: Connection, key: int, delta: LedgerDelta) -> None:
+        # The commit that ends a run may stand at the same record as the one before it.
+        first = connection.execute(
+            text(
+                "SELECT COALESCE(MAX(item_idx) + 1, 0) FROM audit_failures"
+                " WHERE run_key=:key AND seq=:seq"
+            ),
+            {"key": key, "seq": delta.seq},
+        ).scalar_one()
+        rows = store_rows.failure_rows(
+            key,
+            delta.wall_offset_ns,
+            store_rows.FailureId(delta.seq, first),
+            delta.audits.failures,
+        )
+        connection.exec_driver_sql(self._statements.insert["audit_failures"], rows)
 
     def _write_snapshot(
         self, connection: Connection, key: int, offset: int, snapshot: Snapshot

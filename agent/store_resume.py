@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection, text
 
-from agent.ledger_delta import RunShape
+from agent.ledger_delta import RunShape, Snapshot
 from agent.read_models import RunState
 from agent.store_rows import COUNTS
 from kvpulse.stream_values import Position
@@ -20,8 +20,7 @@ class StoredRun:
     shape: RunShape
     wall_offset_ns: int
     started_at_ns: int
-    snapshot_seq: int | None
-    snapshot_state: bytes | None
+    snapshot: Snapshot | None
     chunks: tuple[bytes, ...]  # those after the snapshot, in order
 
 
@@ -36,13 +35,7 @@ def load_run(connection: Connection, engine: str, run_id: str) -> StoredRun | No
     if row is None:
         return None
     key = int(row["run_key"])
-    snapshot = connection.execute(
-        text(
-            "SELECT seq, state_data FROM snapshots WHERE run_key=:key AND state_data IS NOT NULL"
-            " ORDER BY seq DESC LIMIT 1"
-        ),
-        {"key": key},
-    ).first()
+    snapshot = _newest_snapshot(connection, key, row["wall_offset_ns"])
     after = snapshot.seq if snapshot else 0
     chunks = connection.execute(
         text("SELECT data FROM chunks WHERE run_key=:key AND seq0>=:after ORDER BY seq0"),
@@ -61,7 +54,20 @@ def load_run(connection: Connection, engine: str, run_id: str) -> StoredRun | No
         shape=RunShape(row["total_blocks"], row["host_blocks"], row["block_size"]),
         wall_offset_ns=row["wall_offset_ns"],
         started_at_ns=row["started_at_ns"],
-        snapshot_seq=after if snapshot else None,
-        snapshot_state=bytes(snapshot.state_data) if snapshot else None,
+        snapshot=snapshot,
         chunks=tuple(bytes(chunk.data) for chunk in chunks),
     )
+
+
+def _newest_snapshot(connection: Connection, key: int, offset: int) -> Snapshot | None:
+    row = connection.execute(
+        text(
+            "SELECT seq, at_ns, map_data, state_data FROM snapshots WHERE run_key=:key"
+            " AND state_data IS NOT NULL ORDER BY seq DESC LIMIT 1"
+        ),
+        {"key": key},
+    ).first()
+    if row is None:
+        return None
+    # How many events came before it is in the state itself.
+    return Snapshot(row.seq, row.at_ns - offset, 0, bytes(row.map_data), bytes(row.state_data))

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterable, Mapping
 from struct import Struct
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from agent.ledger_delta import (
     Chunk,
@@ -22,6 +22,13 @@ Row: TypeAlias = tuple[object, ...]
 
 COUNTS: Final = Struct(f"<{MAX_KINDS}Q")
 KIND_NAMES: Final = {kind.value: kind.name.lower() for kind in Kind}
+
+
+class FailureId(NamedTuple):
+    """Key of a failure within its run."""
+
+    seq: int  # records accounted for at the commit that stores it
+    item_idx: int
 
 
 def chunk_rows(run_key: int, offset: int, chunks: Iterable[Chunk]) -> list[Row]:
@@ -100,11 +107,13 @@ def leak_rows(run_key: int, offset: int, leaks: Iterable[Leak]) -> list[Row]:
     ]
 
 
-def failure_rows(run_key: int, offset: int, seq: int, failures: Iterable[LawFailure]) -> list[Row]:
-    """Return rows of `audit_failures`."""
+def failure_rows(
+    run_key: int, offset: int, first: FailureId, failures: Iterable[LawFailure]
+) -> list[Row]:
+    """Return rows of `audit_failures`, numbered from `first` on."""
     return [
-        (run_key, seq, idx, failure.law, failure.t_ns + offset, failure.detail)
-        for idx, failure in enumerate(failures)
+        (run_key, first.seq, idx, failure.law, failure.t_ns + offset, failure.detail)
+        for idx, failure in enumerate(failures, first.item_idx)
     ]
 
 

@@ -36,6 +36,16 @@ def test_a_flag_wins_over_a_variable_and_a_variable_over_the_file(tmp_path: Path
     assert (config.port, config.host, config.log_level) == (3, "variable", "debug")
 
 
+def test_host_names_come_as_a_list_in_the_file_or_with_commas(tmp_path: Path) -> None:
+    file = tmp_path / "kvpulse.toml"
+    file.write_text('[agent]\nallowed_hosts = ["agent", "kv.example"]\n')
+
+    from_file = load_config({"config": str(file)}, {})
+    from_variable = load_config({}, {"KVPULSE_ALLOWED_HOSTS": "agent, kv.example,"})
+
+    assert from_file.allowed_hosts == from_variable.allowed_hosts == ("agent", "kv.example")
+
+
 @pytest.mark.parametrize(
     ("environ", "message"),
     [

@@ -140,7 +140,7 @@ def test_only_the_newest_snapshot_keeps_the_state_to_resume_from(store: Store) -
     stored = store.writer(STREAM).stored
 
     assert stored is not None
-    assert (stored.snapshot_seq, stored.snapshot_state) == (10, b"state10")
+    assert stored.snapshot == Snapshot(10, 10 * NS, 0, b"map10", b"state10")
     assert stored.chunks == (b"tail",)
     kept = [(bytes(data), state) for data, state in _snapshots(store)]
     assert kept == [(b"map5", None), (b"map10", b"state10")]

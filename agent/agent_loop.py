@@ -1,0 +1,173 @@
+"""The agent's loop: find streams, let each do a bounded unit of work, show the result, pause."""
+
+import logging
+import threading
+from typing import Final
+
+from agent.config import AgentConfig
+from agent.errors import AgentError, StoreConflict, StoreUnwritable
+from agent.live_view import LiveView
+from agent.read_models import RunState
+from agent.sources.journal import FoundStream, JournalFolder
+from agent.store import Store, StreamId
+from agent.stream_follower import Clocks, StreamFollower
+from kvpulse.errors import JournalError
+from kvpulse.stream_values import WriterState
+
+LOGGER: Final = logging.getLogger(__name__)
+STORE: Final = "store"
+FAR_BEHIND_RECORDS: Final = 1_000_000
+LOOK_SECONDS: Final = 1.0
+PROGRESS_SECONDS: Final = 5.0
+
+
+class AgentLoop:
+    """Follows every stream of one journal folder into one store. For one thread."""
+
+    def __init__(
+        self, config: AgentConfig, store: Store, view: LiveView, *, clocks: Clocks | None = None
+    ) -> None:
+        self._config = config
+        self._store = store
+        self._view = view
+        self._clocks = clocks or Clocks()
+        self._folder = JournalFolder(config.journal)
+        self._followers: dict[StreamId, StreamFollower] = {}
+        self._given_up: set[StreamId] = set()
+        self._next_scan = 0.0
+        self._next_progress = 0.0
+        self.num_events = 0
+        self.conflicts: list[str] = []
+        self.store_error: str | None = None
+
+    def run(self, stop: threading.Event) -> None:
+        """Follow all streams until `stop` is set; what was read by then is stored."""
+        try:
+            while not stop.is_set():
+                if not self.turn():
+                    stop.wait(self._config.commit_seconds)
+            self.turn()
+        finally:
+            self.close()
+
+    def drain(self, stop: threading.Event) -> None:
+        """Read every stream to where it stands now, and store it."""
+        try:
+            while self.turn() and not stop.is_set():
+                pass
+            self.turn(scan=True)  # writers seen dead just now are marked as ended
+        finally:
+            self.close()
+
+    def turn(self, *, scan: bool = False) -> bool:
+        """Let every stream do one unit of work; return whether one of them has more to do."""
+        now = self._clocks.seconds()
+        looks = scan or now >= self._next_scan
+        if looks:
+            self._next_scan = now + self._config.rescan_seconds
+            self._find_streams()
+        more = False
+        for follower in list(self._followers.values()):
+            more |= self._step(follower, looks=looks)
+        self._view.note_loop(self._clocks.wall_ns())
+        return more
+
+    def close(self) -> None:
+        """Let go of every stream's files."""
+        for follower in self._followers.values():
+            follower.close()
+
+    def _find_streams(self) -> None:
+        for found in self._folder.streams():
+            if found.stream not in self._followers and found.stream not in self._given_up:
+                self._follow(found)
+
+    def _follow(self, found: FoundStream) -> None:
+        try:
+            follower = StreamFollower(found, self._store, self._clocks)
+        except StoreUnwritable as error:
+            self._store_failed(error)
+            return  # tried again at the next scan
+        except (AgentError, JournalError) as error:
+            self._give_up(found.stream, str(error))
+            return
+        if follower.has_ended:
+            self._given_up.add(found.stream)
+            return
+        LOGGER.info("following %s", found.stream)
+        self._followers[found.stream] = follower
+
+    def _step(self, follower: StreamFollower, *, looks: bool) -> bool:
+        try:
+            # Asked before reading: whatever a writer that is gone left behind is then read below.
+            writer = follower.look().writer if looks else WriterState.ALIVE
+            step = follower.step(self._config.commit_events)
+            if writer is not WriterState.ALIVE and not step.may_have_more:
+                self._end(follower, writer)
+        except StoreConflict as error:
+            self.conflicts.append(str(error))
+            self._give_up(follower.stream, str(error))
+            return False
+        except StoreUnwritable as error:
+            self._store_failed(error)
+            return False
+        except (AgentError, JournalError) as error:
+            self._give_up(follower.stream, str(error))
+            return False
+        self.num_events += step.num_events
+        if step.committed:
+            self._store_works()
+            self._show(follower, RunState.LIVE, step.commit_seconds)
+            self._say_progress(follower)
+        return step.may_have_more
+
+    def _end(self, follower: StreamFollower, writer: WriterState) -> None:
+        follower.end(writer)
+        LOGGER.info("%s: the writer is %s and everything is read", follower.stream, writer.value)
+        state = RunState.FINISHED if writer is WriterState.FINISHED else RunState.DEAD
+        self._show(follower, state)
+        del self._followers[follower.stream]
+        self._given_up.add(follower.stream)
+
+    def _give_up(self, stream: StreamId, why: str) -> None:
+        LOGGER.error("no longer following %s: %s", stream, why)
+        self._view.note_error(str(stream), why, self._clocks.wall_ns())
+        self._given_up.add(stream)
+        follower = self._followers.pop(stream, None)
+        if follower is not None:
+            follower.close()
+
+    def _store_failed(self, error: StoreUnwritable) -> None:
+        if self.store_error is None:
+            LOGGER.error("%s; trying again", error)
+        self.store_error = str(error)
+        self._view.note_store(writable=False)
+        self._view.note_error(STORE, str(error), self._clocks.wall_ns())
+
+    def _store_works(self) -> None:
+        if self.store_error is not None:
+            LOGGER.info("the store takes writes again")
+            self.store_error = None
+            self._view.clear_error(STORE)
+
+    def _show(self, follower: StreamFollower, state: RunState, commit_seconds: float = 0.0) -> None:
+        engine = follower.live(state)
+        if engine is None:
+            return
+        shown = self._view.snapshot().engines.get(engine.engine)
+        is_older = shown is not None and shown.run_key != engine.run_key
+        if is_older and shown is not None and shown.started_at_ns > engine.started_at_ns:
+            return  # the end of a former run, while the next one is already there
+        self._view.publish(engine, commit_seconds=commit_seconds)
+
+    def _say_progress(self, follower: StreamFollower) -> None:
+        now = self._clocks.seconds()
+        if follower.behind_records < FAR_BEHIND_RECORDS or now < self._next_progress:
+            return
+        self._next_progress = now + PROGRESS_SECONDS
+        LOGGER.info(
+            "%s: catching up, %.1f M records behind, %.1f M events stored so far",
+            follower.stream,
+            follower.behind_records / 1e6,
+            self.num_events / 1e6,
+        )

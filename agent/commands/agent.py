@@ -1,0 +1,157 @@
+"""`kvpulse agent`: follow every engine's journal into one store, and answer scrapers."""
+
+import argparse
+import json
+import logging
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from types import FrameType
+from typing import Final
+
+from agent.agent_loop import AgentLoop
+from agent.commands.exit_codes import ExitCode
+from agent.config import AgentConfig, load_config
+from agent.http import create_app
+from agent.http_server import HttpServer, start_http_server
+from agent.live_view import LiveView
+from agent.reads import open_reads
+from agent.store import Store
+
+LOGGER: Final = logging.getLogger("agent")
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run `kvpulse agent`."""
+    arguments = _parser().parse_args(argv)
+    names = ("journal", "store", "host", "port", "log_level", "config")
+    config = load_config({name: getattr(arguments, name) for name in names}, os.environ)
+    _log_to_stderr(config.log_level)
+    with Store.open(config.store) as store:
+        view = LiveView(
+            time.time_ns(), store_label=store.address.label, journal=str(config.journal)
+        )
+        loop = AgentLoop(config, store, view)
+        with _stopped_by_signals() as stop:
+            if arguments.once:
+                return _drain(loop, config, stop, as_json=arguments.json)
+            return _follow(loop, config, view, stop, as_json=arguments.json)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="kvpulse agent", description=__doc__)
+    parser.add_argument("--journal", metavar="DIR", help="folder that engines write to")
+    parser.add_argument("--store", metavar="PATH|URL", help="SQLite file or postgresql:// URL")
+    parser.add_argument("--host", help="address to answer on (default 127.0.0.1)")
+    parser.add_argument("--port", help="port to answer on (default 9464; the next free one)")
+    parser.add_argument("--log-level", metavar="LEVEL", help="debug, info, warning or error")
+    parser.add_argument("--config", metavar="FILE", help="TOML file with a table [agent]")
+    parser.add_argument(
+        "--once", action="store_true", help="store what the journal holds now, then exit"
+    )
+    parser.add_argument("--json", action="store_true", help="print what was done as JSON")
+    return parser
+
+
+def _follow(
+    loop: AgentLoop, config: AgentConfig, view: LiveView, stop: threading.Event, *, as_json: bool
+) -> int:
+    server = start_http_server(
+        create_app(view, allowed_hosts=config.allowed_hosts), host=config.host, port=config.port
+    )
+    _say_where(server, config, as_json=as_json)
+    try:
+        loop.run(stop)
+    finally:
+        server.stop()
+    LOGGER.info("stopped; %d events stored since the start", loop.num_events)
+    return ExitCode.UNREACHABLE if loop.store_error else ExitCode.GOOD
+
+
+def _say_where(server: HttpServer, config: AgentConfig, *, as_json: bool) -> None:
+    if config.port and server.port != config.port:
+        LOGGER.warning("port %d is taken; answering on %d", config.port, server.port)
+    LOGGER.info("%s/metrics, journal %s, store %s", server.url, config.journal, config.store)
+    if as_json:
+        facts = {"url": server.url, "port": server.port, "pid": os.getpid()}
+        print(json.dumps(facts), flush=True)
+
+
+def _drain(loop: AgentLoop, config: AgentConfig, stop: threading.Event, *, as_json: bool) -> int:
+    loop.drain(stop)
+    for conflict in loop.conflicts:
+        print(f"kvpulse agent: {conflict}", file=sys.stderr)
+    summary = _summary(config, loop.num_events)
+    print(json.dumps(summary) if as_json else _in_words(summary))
+    if loop.store_error or loop.conflicts:
+        return ExitCode.UNREACHABLE
+    return ExitCode.GOOD
+
+
+def _summary(config: AgentConfig, num_events: int) -> dict[str, object]:
+    reads = open_reads(config.store)
+    try:
+        return {
+            "events_read": num_events,
+            "engines": [
+                {
+                    "engine": row.engine,
+                    "run_id": row.run_id,
+                    "state": row.state.value,
+                    "events_stored": row.events_stored,
+                    "events_lost": row.events_lost,
+                    "audits_passed": row.audits_passed,
+                    "audits_failed": row.audits_failed,
+                    "per_kind": {
+                        kind: {"stored": total.stored, "lost": total.lost}
+                        for kind, total in reads.totals(row.run_key).items()
+                    },
+                }
+                for row in reads.engines()
+            ],
+        }
+    finally:
+        reads.close()
+
+
+def _in_words(summary: dict[str, object]) -> str:
+    lines = [f"{summary['events_read']} events read"]
+    engines = summary["engines"]
+    assert isinstance(engines, list)
+    lines += [
+        f"{row['engine']} ({row['state']}): {row['events_stored']} events stored,"
+        f" {row['events_lost']} lost; audits {row['audits_passed']} passed,"
+        f" {row['audits_failed']} failed"
+        for row in engines
+    ]
+    return "\n".join(lines)
+
+
+@contextmanager
+def _stopped_by_signals() -> Iterator[threading.Event]:
+    stop = threading.Event()
+
+    def ask(number: int, _frame: FrameType | None) -> None:
+        LOGGER.info("%s: storing what was read, then stopping", signal.Signals(number).name)
+        stop.set()
+
+    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _log_to_stderr(level: str) -> None:
+    logging.basicConfig(
+        level=level.upper(),
+        stream=sys.stderr,
+        format="%(asctime)s %(levelname)s %(message)s",
+        datefmt="%Y-%m-%dT%H:%M:%S%z",
+    )
+    logging.getLogger("alembic").setLevel(logging.WARNING)

@@ -1,0 +1,166 @@
+"""Follow one stream: read, keep the ledger, commit; and go on where a killed agent stopped."""
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from agent.ledger import Ledger
+from agent.ledger_delta import LedgerDelta, LiveState, RunShape
+from agent.ledger_resume import resume_ledger
+from agent.live_view import LiveEngine
+from agent.read_models import Fingerprint, RunState
+from agent.sources.journal import FoundStream
+from agent.store import Progress, Store
+from kvpulse.reader import StreamReader
+from kvpulse.stream_values import Position, StreamStatus, WriterState
+
+LOGGER: Final = logging.getLogger(__name__)
+ENDED: Final = {WriterState.FINISHED: RunState.FINISHED, WriterState.DEAD: RunState.DEAD}
+
+
+@dataclass(frozen=True, slots=True)
+class Clocks:
+    """The agent's own clocks; engine time comes with the events."""
+
+    wall_ns: Callable[[], int] = field(default=time.time_ns)
+    seconds: Callable[[], float] = field(default=time.monotonic)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What one unit of work did."""
+
+    num_events: int  # read and stored, or counted as lost
+    may_have_more: bool
+    committed: bool
+    commit_seconds: float
+
+
+class StreamFollower:
+    """One stream's reader, ledger and writer. `step` does one bounded unit of work."""
+
+    def __init__(self, found: FoundStream, store: Store, clocks: Clocks) -> None:
+        self.stream = found.stream
+        self._clocks = clocks
+        self._writer = store.writer(found.stream)
+        stored = self._writer.stored
+        self.has_ended = stored is not None and stored.state is not RunState.LIVE
+        self._reader = StreamReader(found.directory, stored.position if stored else None)
+        self._ledger: Ledger | None = None
+        self._shape: RunShape | None = None
+        if stored is not None and not self.has_ended:
+            self._ledger, self._shape = resume_ledger(stored), stored.shape
+        self._unstored: tuple[LedgerDelta, Position] | None = None
+        self._caught_up_at = clocks.seconds()
+        self._started_at_ns = stored.started_at_ns if stored else 0
+        self._committed_at_ns = 0
+        self._behind_records = 0
+
+    @property
+    def behind_records(self) -> int:
+        """Records that the writer had committed and we had not read, at the last look."""
+        return self._behind_records
+
+    def look(self) -> StreamStatus:
+        """Ask how the stream stands on disk; once a second is enough."""
+        status = self._reader.status()
+        self._behind_records = status.behind_records
+        return status
+
+    def step(self, max_events: int) -> Step:
+        """Read about `max_events` events at most and commit them.
+
+        Raises:
+            StoreUnwritable: Nothing was stored; the next step tries the same again.
+            StoreConflict: Another agent has this stream.
+            JournalError: The stream cannot be read.
+        """
+        began = self._clocks.seconds()
+        before = sum(self._reader.position.counts)
+        has_read_all = False
+        if self._unstored is None:
+            has_read_all = self._read(max_events)
+        num_events = sum(self._reader.position.counts) - before
+        read_at = self._clocks.seconds()
+        committed = self._commit()
+        if has_read_all:
+            self._caught_up_at = began
+        return Step(num_events, not has_read_all, committed, self._clocks.seconds() - read_at)
+
+    def end(self, writer: WriterState) -> None:
+        """Mark the run as ended: its writer is gone, and everything was read and stored.
+
+        Raises:
+            StoreUnwritable: The mark could not be stored; calling again is safe.
+        """
+        if self._ledger is not None:
+            self._ledger.close()
+            self._unstored = self._unstored or (self._ledger.take(), self._reader.position)
+            self._commit()
+        self._writer.end(ENDED[writer])
+        self.has_ended = True
+        self.close()
+
+    def live(self, state: RunState) -> LiveEngine | None:
+        """Return what to show of this stream; None before its first commit."""
+        if self._ledger is None or self._writer.run_key is None:
+            return None
+        live = self._ledger.live()
+        return LiveEngine(
+            engine=self.stream.engine,
+            run_id=self.stream.run_id,
+            run_key=self._writer.run_key,
+            started_at_ns=self._started_at_ns,
+            state=state,
+            fingerprint=_fingerprint(live),
+            live=live,
+            last_commit_at_ns=self._committed_at_ns,
+            last_event_at_ns=live.t_ns + live.wall_offset_ns if live.t_ns else None,
+            lag_seconds=max(0.0, self._clocks.seconds() - self._caught_up_at),
+            behind_records=self._behind_records,
+        )
+
+    def close(self) -> None:
+        """Let go of the stream's files."""
+        self._reader.close()
+
+    def _read(self, max_events: int) -> bool:
+        """Read into the ledger; return whether the stream has nothing more for now."""
+        # The first commit holds the first record alone, a keyframe: so the first snapshot stands at
+        # the very beginning, and the map can be rebuilt for every moment from there.
+        left = 1 if self._ledger is None else max_events
+        while left > 0:
+            before = sum(self._reader.position.counts)
+            batch = self._reader.read(left)
+            if batch is None:
+                return True
+            if self._ledger is None:
+                self._shape = RunShape(batch.total_blocks, batch.host_blocks, batch.block_size)
+                self._ledger = Ledger(self._shape)
+                self._started_at_ns = batch.clock.wall_ns
+            self._ledger.apply(batch)
+            # A record without events still takes its time.
+            left -= max(len(batch.records), sum(batch.position.counts) - before)
+        return False
+
+    def _commit(self) -> bool:
+        if self._ledger is None or self._shape is None:
+            return False
+        if self._unstored is None:
+            if self._reader.position == self._writer.position:
+                return False
+            self._unstored = (self._ledger.take(), self._reader.position)
+        delta, position = self._unstored
+        now_ns = self._clocks.wall_ns()
+        self._writer.commit(delta, self._shape, Progress(position, self._behind_records, now_ns))
+        self._unstored = None
+        self._committed_at_ns = now_ns
+        return True
+
+
+def _fingerprint(live: LiveState) -> Fingerprint:
+    stated = live.config or {}
+    plain = (str, int, float, bool, type(None))
+    return {name: value for name, value in stated.items() if isinstance(value, plain)}
