@@ -1,0 +1,346 @@
+"""The life of each sequence, from arrive to finish: the few records that a loop goes through.
+
+A sequence that waits has one cause; the wait is accounted to the nanosecond: to the sequence when
+it changes, and to the second in which it passes (`second_sums`). Law 6 compares the two.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from agent.event_columns import EventColumns, Ints, kind_table
+from agent.ledger_delta import LawFailure
+from agent.request_state import WAITING_STATES, RequestState, known
+from agent.second_sums import COUNTER, SecondSums
+from kvpulse.events import (
+    ArriveWord,
+    FinishReason,
+    FinishWord,
+    Kind,
+    PreemptMode,
+    PreemptWord,
+    RejectReason,
+    WaitCause,
+    WaitClass,
+)
+
+BUSY: Final = int(WaitCause.ENGINE_BUSY)
+LOOP_KINDS: Final = kind_table(
+    (
+        Kind.ALLOCATE_FAILED,
+        Kind.ARRIVE,
+        Kind.WAIT,
+        Kind.ADMIT,
+        Kind.REJECT,
+        Kind.PREFIX_HIT,
+        Kind.PREEMPT,
+        Kind.RESUME,
+        Kind.FORK,
+        Kind.FIRST_TOKEN,
+        Kind.FINISH,
+    )
+)
+_COMPLETED: Final = frozenset({int(FinishReason.STOP), int(FinishReason.LENGTH)})
+_SIGN: Final = 1 << 31
+
+
+def label_of(codes: type, code: int) -> str:
+    """Return a code's name as a label; codes of a later version are shown by number."""
+    try:
+        return str(codes(code).name).lower()
+    except ValueError:
+        return f"unknown_{code}"
+
+
+class _Act(NamedTuple):
+    """One record of the loop."""
+
+    record: int
+    t_ns: int
+    flags: int
+    tenant: int
+    owner: int
+    first: int
+    n: int
+    aux: int
+
+
+@dataclass(slots=True)
+class Tally:
+    """Totals since the run (or the last gap) began, for laws 4 and 6."""
+
+    base_live: int = 0
+    arrived: int = 0
+    forked: int = 0
+    finished: int = 0
+    rejected: int = 0
+    queue_ns: int = 0  # time in the queue of sequences that left it
+    queue_waits_ns: int = 0  # the sum of their waits by cause
+    waited_ns: int = 0  # time waited by all, after preemptions too, in waits that are over
+
+
+class RequestLedger:
+    """Every live sequence, and the ended ones whose rows were not handed out yet."""
+
+    def __init__(self, block_size: int) -> None:
+        self.block_size = max(block_size, 1)
+        self.live: dict[int, RequestState] = {}
+        self.changed: dict[int, RequestState] = {}
+        self.ended: list[RequestState] = []  # since the last look for leaks
+        self.tally = Tally()
+        self.num_running = self.num_waiting = self.limit_blocks = 0
+        self.failures: list[LawFailure] = []
+        self._sums: SecondSums
+        self._events: EventColumns
+        self._step_ns: Ints
+        self._last_step_ns = 0
+        self._handlers: dict[int, Callable[[_Act], None]] = {
+            Kind.ALLOCATE_FAILED: self._allocate_failed,
+            Kind.ARRIVE: self._arrive,
+            Kind.WAIT: self._wait,
+            Kind.ADMIT: self._admit,
+            Kind.REJECT: self._reject,
+            Kind.PREFIX_HIT: self._prefix_hit,
+            Kind.PREEMPT: self._preempt,
+            Kind.RESUME: self._resume,
+            Kind.FORK: self._fork,
+            Kind.FIRST_TOKEN: self._first_token,
+            Kind.FINISH: self._finish,
+        }
+
+    def apply(self, events: EventColumns, sums: SecondSums, last_step_ns: int) -> None:
+        """Follow a stretch; `last_step_ns` is the last step before it."""
+        self._sums, self._events, self._last_step_ns = sums, events, last_step_ns
+        self._step_ns = events.t_ns[events.kind == Kind.STEP]
+        picked = np.flatnonzero(LOOP_KINDS[events.kind])
+        handlers = self._handlers
+        names = ("t_ns", "flags", "tenant", "owner", "first", "n", "aux")
+        columns = [getattr(events, name)[picked].tolist() for name in names]
+        kinds, seconds = events.kind[picked].tolist(), sums.grid.index[picked].tolist()
+        rows = zip(picked.tolist(), *columns, strict=True)
+        for kind, second, row in zip(kinds, seconds, rows, strict=True):
+            if second != sums.second:
+                sums.advance(second, self._gauges())
+            handlers[kind](_Act(*row))
+        sums.advance(len(sums.grid) - 1, self._gauges())
+        sums.close_second(self._gauges())
+
+    def _gauges(self) -> tuple[int, int, int]:
+        return self.num_running, self.num_waiting, self.limit_blocks
+
+    def _words(self, act: _Act) -> list[int]:
+        start = act.first - self._events.lane_base
+        words: list[int] = self._events.lane[start : start + act.n].tolist()
+        return words if act.n > 1 else [act.first]
+
+    def _known(self, act: _Act) -> RequestState:
+        """Return the record's sequence; one met for the first time began before what was read."""
+        state = self.live.get(act.owner)
+        if state is None:
+            state = RequestState(act.owner, act.tenant, "unknown", 0)
+            state.spans_gap = state.waits_unknown = True
+            self.live[act.owner] = state
+            self.tally.base_live += 1
+        self.changed[act.owner] = state
+        return state
+
+    def limit_of(self, state: RequestState) -> int:
+        """Return how many blocks a sequence may come to hold."""
+        if state.prompt_tokens is None or state.max_tokens is None:
+            return 0
+        return -(-(state.prompt_tokens + state.max_tokens) // self.block_size)
+
+    def _begin_wait(self, state: RequestState, name: str, t_ns: int) -> None:
+        state.state, state.cause = name, BUSY
+        state.cause_since_ns = state.shown_since_ns = t_ns
+        self.num_waiting += 1
+        self._sums.enter(BUSY, t_ns)
+        if name != "waiting":
+            self._sums.change_after(1, t_ns)
+
+    def _settle(self, state: RequestState, t_ns: int) -> None:
+        self.tally.waited_ns += state.settle(t_ns)
+
+    def _stop(self, state: RequestState, t_ns: int) -> None:
+        """Take a sequence out of whichever state it is in."""
+        if state.state in WAITING_STATES:
+            self._settle(state, t_ns)
+            self._sums.leave(state.cause, t_ns)
+            if state.state != "waiting":
+                self._sums.change_after(-1, t_ns)
+            self.num_waiting -= 1
+            state.cause = state.blocker = 0
+        elif state.state == "running":
+            self.num_running -= 1
+
+    def _leave_queue(self, state: RequestState, t_ns: int) -> None:
+        """Sample the queue time of a sequence that waited for its first admission until now."""
+        if state.waits_unknown:
+            return
+        queued = t_ns - state.arrived_ns
+        by_cause = sum(state.waits)
+        self.tally.queue_ns += queued
+        self.tally.queue_waits_ns += by_cause
+        if by_cause != queued:
+            detail = f"sequence {state.owner} queued {queued} ns, causes add up to {by_cause}"
+            self.failures.append(LawFailure("waits_add_up", detail, t_ns))
+        sums = self._sums
+        sums.sample("queue", queued)
+        sums.sample("pool_wait", state.class_ns(state.waits, WaitClass.POOL))
+        sums.sample("scheduler_wait", state.class_ns(state.waits, WaitClass.SCHEDULER))
+
+    def _end(self, state: RequestState, t_ns: int) -> None:
+        was_queued = state.state == "waiting"
+        self._stop(state, t_ns)
+        if was_queued and t_ns > state.arrived_ns:
+            self._leave_queue(state, t_ns)
+        state.ended_ns = t_ns
+        self.limit_blocks -= state.limit_blocks
+        del self.live[state.owner]
+        self.ended.append(state)
+
+    def _arrive(self, act: _Act) -> None:
+        words = self._words(act)
+        words += [0] * (ArriveWord.NUM_HASHES - len(words))
+        state = RequestState(act.owner, act.tenant, "waiting", act.t_ns)
+        state.prompt_tokens = words[ArriveWord.PROMPT_TOKENS]
+        state.max_tokens = words[ArriveWord.MAX_TOKENS]
+        state.asked_max_tokens = known(words[ArriveWord.ASKED_MAX_TOKENS])
+        state.priority = (words[ArriveWord.PRIORITY] ^ _SIGN) - _SIGN
+        state.tier, state.retry = words[ArriveWord.TIER], words[ArriveWord.RETRY]
+        state.parent = words[ArriveWord.PARENT]
+        state.deadline_ns = words[ArriveWord.DEADLINE_LOW] | words[ArriveWord.DEADLINE_HIGH] << 32
+        low, high = words[ArriveWord.REQUEST_HASH_LOW], words[ArriveWord.REQUEST_HASH_HIGH]
+        state.request_hash = low | high << 32
+        state.limit_blocks = self.limit_of(state)
+        self.limit_blocks += state.limit_blocks
+        self.live[act.owner] = self.changed[act.owner] = state
+        self.tally.arrived += 1
+        self._sums.count(COUNTER["arrived"])
+        self._begin_wait(state, "waiting", act.t_ns)
+
+    def _wait(self, act: _Act) -> None:
+        state = self._known(act)
+        if state.state not in WAITING_STATES:
+            detail = f"sequence {act.owner} waits for cause {act.aux} while {state.state}"
+            self.failures.append(LawFailure("wait_of_waiting", detail, act.t_ns))
+            return
+        cause = act.aux if 0 < act.aux < len(state.waits) else BUSY
+        state.blocker = act.first if act.n else 0
+        if cause != state.cause:
+            self._settle(state, act.t_ns)
+            self._sums.leave(state.cause, act.t_ns)
+            self._sums.enter(cause, act.t_ns)
+            state.cause, state.shown_since_ns = cause, act.t_ns
+
+    def _admit(self, act: _Act) -> None:
+        state = self._known(act)
+        self._stop(state, act.t_ns)
+        if state.state == "waiting":
+            self._leave_queue(state, act.t_ns)
+            state.admitted_ns = act.t_ns
+        state.state = "running"
+        self.num_running += 1
+        self._sums.count(COUNTER["admitted"])
+
+    def _reject(self, act: _Act) -> None:
+        state = self._known(act)
+        self._end(state, act.t_ns)
+        state.state, state.end_reason = "rejected", "rejected"
+        state.reject_reason = label_of(RejectReason, act.aux)
+        self.tally.rejected += 1
+        self._sums.count(COUNTER["rejected"])
+        self._sums.label("rejected", state.reject_reason)
+
+    def _prefix_hit(self, act: _Act) -> None:
+        if act.flags & 1:
+            return  # `resume` states what was found again
+        state = self._known(act)
+        state.prefix_hit_tokens += act.aux
+        self._sums.count(COUNTER["prefix_hit_tokens"], act.aux)
+        self._sums.count(COUNTER["prefix_queried_tokens"], act.first if act.n else 0)
+
+    def _preempt(self, act: _Act) -> None:
+        state = self._known(act)
+        words = self._words(act)
+        self._stop(state, act.t_ns)
+        self._begin_wait(
+            state, "swapped" if act.flags & 3 == PreemptMode.SWAP else "preempted", act.t_ns
+        )
+        state.preemptions += 1
+        state.preempted_by.append(act.aux)
+        before = int(np.searchsorted(self._step_ns, act.t_ns, "right"))
+        state.preempt_step_ns = int(self._step_ns[before - 1]) if before else self._last_step_ns
+        self._sums.count(COUNTER["preempted"])
+        self._sums.count(COUNTER["tokens_lost"], words[PreemptWord.TOKENS_LOST])
+
+    def _resume(self, act: _Act) -> None:
+        state = self._known(act)
+        self._stop(state, act.t_ns)
+        state.state = "running"
+        self.num_running += 1
+        self._sums.count(COUNTER["resumed"])
+        self._sums.count(COUNTER["resume_hit_tokens"], act.aux)
+
+    def _fork(self, act: _Act) -> None:
+        parent = self.live.get(act.aux)
+        state = RequestState(act.owner, act.tenant, "running", act.t_ns)
+        state.parent = (parent.parent or parent.owner) if parent else act.aux
+        state.admitted_ns = act.t_ns
+        if parent is not None:
+            state.prompt_tokens, state.max_tokens = parent.prompt_tokens, parent.max_tokens
+            state.limit_blocks = parent.limit_blocks
+            state.priority, state.tier, state.retry = parent.priority, parent.tier, parent.retry
+        self.limit_blocks += state.limit_blocks
+        self.live[act.owner] = self.changed[act.owner] = state
+        self.num_running += 1
+        self.tally.forked += 1
+        self._sums.count(COUNTER["forked"])
+
+    def _first_token(self, act: _Act) -> None:
+        state = self._known(act)
+        if act.flags & 1:
+            if state.preempt_step_ns:
+                self._sums.sample("inter_token", act.t_ns - state.preempt_step_ns)
+            return
+        state.first_token_ns = act.t_ns
+        if state.spans_gap and not state.arrived_ns:
+            return
+        self._sums.sample("ttft", act.t_ns - state.arrived_ns)
+        self._sums.sample("prefill", act.t_ns - state.admitted_ns)
+
+    def _allocate_failed(self, act: _Act) -> None:
+        cause = label_of(WaitCause, act.aux)
+        self._sums.count(COUNTER["allocate_failures"])
+        self._sums.label("allocate_failed", cause)
+        if act.owner in self.live:
+            failures = self._known(act).alloc_failures
+            failures[cause] = failures.get(cause, 0) + 1
+
+    def _finish(self, act: _Act) -> None:
+        state = self._known(act)
+        words = self._words(act)
+        words += [0] * (len(FinishWord) - len(words))
+        self._end(state, act.t_ns)
+        state.prompt_tokens = words[FinishWord.PROMPT_TOKENS]
+        state.output_tokens = output = words[FinishWord.OUTPUT_TOKENS]
+        state.recomputed_tokens = words[FinishWord.RECOMPUTED_TOKENS]
+        state.end_reason = label_of(FinishReason, act.aux)
+        cancelled = act.aux == FinishReason.CANCELLED
+        state.state = "cancelled" if cancelled else "finished"
+        self.tally.finished += 1
+        sums = self._sums
+        sums.count(COUNTER["finished"])
+        sums.count(COUNTER["cancelled"], int(cancelled))
+        sums.count(COUNTER["recomputed_tokens"], state.recomputed_tokens)
+        sums.label("finished", state.end_reason)
+        sums.label("tenant_tokens", state.tenant, state.prompt_tokens + output)
+        if state.first_token_ns:
+            decode = act.t_ns - state.first_token_ns
+            sums.sample("decode", decode)
+            if output > 1:
+                sums.sample("tpot", decode // (output - 1))
+        if act.aux in _COMPLETED and state.arrived_ns:
+            sums.sample("e2e", act.t_ns - state.arrived_ns)

@@ -1,0 +1,87 @@
+"""Rollup rows of every tier: whole replacements, so that storing one twice changes nothing.
+
+A stretch of events arrives as one matrix of seconds; coarser tiers are made from it by grouping.
+The newest interval of each tier stays open: carried on, and handed out again when it changed.
+"""
+
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+
+from agent.event_columns import Ints
+from agent.intervals import SECOND_NS
+from agent.ledger_delta import RollupRow
+from agent.rollup_metrics import COLUMNS, GAUGES, RANGES, TIERS
+
+NULL: Final = int(np.iinfo(np.int64).min)  # not measured
+_GAUGES: Final = slice(0, len(GAUGES))
+_RANGES: Final = slice(len(GAUGES), len(GAUGES) + len(RANGES))
+_LEAST: Final = slice(_RANGES.start, _RANGES.stop, 2)
+_MOST: Final = slice(_RANGES.start + 1, _RANGES.stop, 2)
+_COUNTERS: Final = slice(_RANGES.stop, len(COLUMNS))
+
+
+def blank_rows(num_rows: int) -> Ints:
+    """Return rows in which no gauge is measured and every counter is 0."""
+    rows = np.zeros((num_rows, len(COLUMNS)), np.int64)
+    rows[:, : _RANGES.stop] = NULL
+    return rows
+
+
+def group_starts(starts: Ints, *, wall_offset_ns: int, tier_seconds: int) -> Ints:
+    """Return for each interval the start of the tier's interval around it."""
+    return starts - (starts + wall_offset_ns) % (tier_seconds * SECOND_NS)
+
+
+def merge_rows(rows: Ints, heads: Ints) -> Ints:
+    """Merge each run of neighbouring rows that begins at a head: last, least, greatest, sum."""
+    merged = np.empty((len(heads), rows.shape[1]), np.int64)
+    tails = np.append(heads[1:], len(rows)) - 1
+    merged[:, _GAUGES] = rows[tails, _GAUGES]
+    least = np.where(rows[:, _LEAST] == NULL, np.iinfo(np.int64).max, rows[:, _LEAST])
+    least = np.minimum.reduceat(least, heads, axis=0)
+    merged[:, _LEAST] = np.where(least == np.iinfo(np.int64).max, NULL, least)
+    merged[:, _MOST] = np.maximum.reduceat(rows[:, _MOST], heads, axis=0)
+    merged[:, _COUNTERS] = np.add.reduceat(rows[:, _COUNTERS], heads, axis=0)
+    return merged
+
+
+@dataclass(slots=True)
+class Rollups:
+    """The scalar metrics of all tiers."""
+
+    wall_offset_ns: int = 0
+    open_start: dict[int, int] = field(default_factory=dict)
+    open_row: dict[int, Ints] = field(default_factory=dict)
+    _changed: dict[tuple[int, int], Ints] = field(default_factory=dict)
+
+    def add(self, starts: Ints, rows: Ints) -> None:
+        """Add seconds: their starts, ascending, and one row for each."""
+        for tier in TIERS:
+            starts, rows = self._add_to_tier(tier, starts, rows)
+
+    def _add_to_tier(self, tier: int, starts: Ints, rows: Ints) -> tuple[Ints, Ints]:
+        """Merge new rows into a tier; return the tier's own share of them, for the next one."""
+        groups = group_starts(starts, wall_offset_ns=self.wall_offset_ns, tier_seconds=tier)
+        heads = np.flatnonzero(np.append(True, groups[1:] != groups[:-1]))
+        new_starts, new = groups[heads], merge_rows(rows, heads)
+        totals = new.copy()
+        if self.open_start.get(tier) == int(new_starts[0]):
+            totals[0] = merge_rows(np.stack([self.open_row[tier], new[0]]), np.array([0]))[0]
+        for start, row in zip(new_starts.tolist(), totals, strict=True):
+            self._changed[tier, start] = row
+        self.open_start[tier], self.open_row[tier] = int(new_starts[-1]), totals[-1].copy()
+        return new_starts, new
+
+    def take(self) -> tuple[RollupRow, ...]:
+        """Return every row that changed since the last take."""
+        changed, self._changed = self._changed, {}
+        return tuple(
+            RollupRow(tier, start, tuple(None if v == NULL else v for v in row.tolist()))
+            for (tier, start), row in changed.items()
+        )
+
+    def forget(self) -> None:
+        """Count every change as handed out."""
+        self._changed = {}
