@@ -1,0 +1,1 @@
+"""What the `kvpulse` command runs of the engine."""

@@ -1,0 +1,113 @@
+"""Load what `kvpulse serve` was asked for: a model in torch, or the simulation of one."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from engine.clock import Clock, SystemClock, VirtualClock
+from engine.cost_model import CostModel
+from engine.errors import EngineError
+from engine.generation import TextCodec
+from engine.runner import ModelRunner
+from engine.serve_options import ServeOptions
+from engine.simulated_runner import SimulatedRunner
+from engine.simulated_text import SimulatedText
+
+RANDOM_SEED = 0
+SIMULATED_CONTEXT = 8192
+
+
+class TorchMissingError(EngineError):
+    """A real model was asked for where torch is not installed."""
+
+    def __init__(self, module: str) -> None:
+        super().__init__(
+            f"a real model needs the module {module!r}, which is not installed: run `make setup`, "
+            "or serve with --simulated"
+        )
+        self.module = module
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedModel:
+    """A runner with the text side and the clock that belong to it.
+
+    Attributes:
+        names: What clients may call it; the first is the one it is shown under.
+        keep_pace: Lets a virtual clock catch up with the wall; None on the machine's own clock.
+    """
+
+    runner: ModelRunner
+    text: TextCodec
+    clock: Clock
+    names: tuple[str, ...]
+    keep_pace: Callable[[], None] | None = None
+
+
+def load_model(options: ServeOptions, *, wall_ns: Callable[[], int]) -> LoadedModel:
+    """Load or simulate.
+
+    Raises:
+        TorchMissingError: torch, or what else a real model needs, is not installed.
+        EngineError: The model file is missing or cannot be read.
+    """
+    if options.simulated:
+        return _simulate(options, wall_ns)
+    try:
+        import torch
+
+        if options.threads is not None:
+            torch.set_num_threads(options.threads)
+        return _random(options) if options.model == "random" else _from_file(options)
+    except ModuleNotFoundError as error:
+        raise TorchMissingError(error.name or "torch") from error
+
+
+def _simulate(options: ServeOptions, wall_ns: Callable[[], int]) -> LoadedModel:
+    clock = VirtualClock(wall_ns(), speed=1.0, wall_ns=wall_ns)
+    cost = CostModel(base_ns=int(options.step_ms * 1e6), noise_ratio=0.05)
+    context = options.max_context or SIMULATED_CONTEXT
+    return LoadedModel(
+        runner=SimulatedRunner(clock, cost=cost, max_context=context),
+        text=SimulatedText(),
+        clock=clock,
+        names=("simulated",),
+        keep_pace=lambda: clock.advance_to(wall_ns()),
+    )
+
+
+def _random(options: ServeOptions) -> LoadedModel:
+    from engine.random_model import RANDOM_CONFIG, ByteTokenizer, random_weights
+    from engine.torch_runner import TorchRunner
+
+    text = ByteTokenizer()
+    runner = TorchRunner(
+        RANDOM_CONFIG,
+        random_weights(RANDOM_SEED),
+        num_blocks=options.num_blocks,
+        block_size=options.block_size,
+        eos_token_ids=text.eos_token_ids,
+    )
+    return LoadedModel(runner, text, SystemClock(), ("random", RANDOM_CONFIG.name))
+
+
+def _from_file(options: ServeOptions) -> LoadedModel:
+    from engine.gguf_file import GgufFile
+    from engine.model_files import find_model
+    from engine.tokenizer import GgufTokenizer
+    from engine.torch_runner import TorchRunner
+
+    path = find_model(options.model)
+    with GgufFile(path) as file:
+        text = GgufTokenizer(file)
+    runner = TorchRunner.from_gguf(
+        path, num_blocks=options.num_blocks, block_size=options.block_size
+    )
+    name = runner.describe().model
+    return LoadedModel(runner, text, SystemClock(), _names(options.model, path, name))
+
+
+def _names(asked: str, path: Path, model: str) -> tuple[str, ...]:
+    """Return the names, without repeating one."""
+    short = path.stem if asked == str(path) else asked
+    return tuple(dict.fromkeys((short, model)))

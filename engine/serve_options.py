@@ -1,0 +1,188 @@
+"""What `kvpulse serve` was told, read from its command line."""
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from engine.config import EngineConfig
+from engine.faults import FAULT_NAMES
+
+DEFAULT_PORT: Final = 8000
+DEFAULT_HOST: Final = "127.0.0.1"
+
+_EXAMPLES: Final = """\
+examples:
+  kvpulse serve                          SmolLM2 on this machine's CPU, at http://127.0.0.1:8000/v1
+  kvpulse serve --simulated              no model and no torch; the scheduler and pool are real
+  kvpulse serve --num-blocks 96 --max-context 1024 --tenant acme --tenant 'globex-eu=globex'
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class ServeOptions:
+    """Settings of one server process.
+
+    Attributes:
+        model: "smollm2", "random", or the path of a GGUF file; "" when simulated.
+        journal: Folder of the journal; None records nothing.
+        port: None takes 8000, or the next free port.
+        tenants: Names that clients send, and the alias recorded for each.
+        faults_truth: Where an injected fault writes what it did; None: nowhere.
+    """
+
+    model: str
+    engine: str
+    journal: Path | None
+    key_file: Path
+    num_blocks: int
+    block_size: int
+    max_batch: int
+    max_queue: int
+    max_context: int | None
+    token_budget: int
+    host: str
+    port: int | None
+    allowed_hosts: tuple[str, ...]
+    tenants: dict[str, str]
+    fault: str
+    faults_truth: Path | None
+    accounts_file: Path | None
+    drain_seconds: float
+    threads: int | None
+    step_ms: float
+    json: bool
+
+    @property
+    def simulated(self) -> bool:
+        """Whether tokens come from the cost model."""
+        return not self.model
+
+    def engine_config(self) -> EngineConfig:
+        """Return the engine's own settings; raises ConfigError for impossible ones."""
+        return EngineConfig(
+            engine=self.engine,
+            total_blocks=self.num_blocks,
+            block_size=self.block_size,
+            max_batch=self.max_batch,
+            token_budget=self.token_budget,
+            max_queue=self.max_queue,
+            max_context=self.max_context,
+        )
+
+
+def parse_options(argv: Sequence[str], *, default_journal: Path, default_key: Path) -> ServeOptions:
+    """Read the command line; argparse ends the process with 2 when it makes no sense."""
+    given = _parser().parse_args(argv)
+    return ServeOptions(
+        model="" if given.simulated else given.model,
+        engine=given.engine,
+        journal=None if given.no_journal else given.journal or default_journal,
+        key_file=given.key_file or default_key,
+        num_blocks=given.num_blocks,
+        block_size=given.block_size,
+        max_batch=given.max_batch,
+        max_queue=given.max_queue,
+        max_context=given.max_context,
+        token_budget=given.token_budget or max(512, given.max_batch),
+        host=given.host,
+        port=given.port,
+        allowed_hosts=tuple(given.allowed_host),
+        tenants=dict(given.tenant),
+        fault=given.fault,
+        faults_truth=given.faults_truth,
+        accounts_file=given.accounts_file,
+        drain_seconds=given.drain_seconds,
+        threads=given.threads,
+        step_ms=given.step_ms,
+        json=given.json,
+    )
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="kvpulse serve",
+        description="Serve a model over an OpenAI-compatible API, its KV cache recorded.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    _add_model(parser)
+    _add_limits(parser)
+    _add_listening(parser)
+    _add_recording(parser)
+    return parser
+
+
+def _add_model(parser: argparse.ArgumentParser) -> None:
+    model = parser.add_mutually_exclusive_group()
+    help_text = "smollm2 (default), random (tiny, seeded), or the path of a GGUF file"
+    model.add_argument("--model", default="smollm2", metavar="NAME|PATH", help=help_text)
+    help_text = "tokens from a cost model, paced to wall time; needs no torch and no model"
+    model.add_argument("--simulated", action="store_true", help=help_text)
+    help_text = "simulated: what an empty step takes, in milliseconds (20)"
+    parser.add_argument("--step-ms", type=float, default=20.0, metavar="MS", help=help_text)
+    parser.add_argument("--threads", type=_positive, help="CPU threads for torch (its own choice)")
+
+
+def _add_limits(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("limits")
+    group.add_argument("--num-blocks", type=_positive, default=512, help="blocks in the pool (512)")
+    group.add_argument("--block-size", type=_positive, default=16, help="tokens per block (16)")
+    group.add_argument("--max-batch", type=_positive, default=16, help="sequences running (16)")
+    group.add_argument("--max-queue", type=_positive, default=64, help="sequences waiting (64)")
+    group.add_argument("--max-context", type=_positive, help="tokens of a sequence (the model's)")
+    group.add_argument("--token-budget", type=_positive, help="tokens of a step (512)")
+
+
+def _add_listening(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("listening")
+    group.add_argument("--host", default=DEFAULT_HOST, help="address to listen on (loopback)")
+    help_text = "exactly this port, 0 for any; by default 8000 or the next free one"
+    group.add_argument("--port", type=_port, help=help_text)
+    help_text = "answer for this Host too, besides loopback names; may be repeated"
+    group.add_argument("--allowed-host", action="append", default=[], metavar="N", help=help_text)
+    help_text = "record a client's name (x-kvpulse-tenant, or user) as it is, or as ALIAS"
+    group.add_argument(
+        "--tenant", type=_alias, action="append", default=[], metavar="NAME[=ALIAS]", help=help_text
+    )
+    help_text = "how long requests may run on after SIGTERM (2)"
+    group.add_argument("--drain-seconds", type=float, default=2.0, metavar="S", help=help_text)
+
+
+def _add_recording(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("recording")
+    group.add_argument("--engine", default="engine", help="name of the stream in the journal")
+    journal = group.add_mutually_exclusive_group()
+    journal.add_argument("--journal", type=Path, metavar="DIR", help="folder of the journal")
+    journal.add_argument("--no-journal", action="store_true", help="record nothing")
+    help_text = "key of the hashes that stand for content, ids and names (beside the store)"
+    group.add_argument("--key-file", type=Path, metavar="FILE", help=help_text)
+    help_text = "write the engine's own accounts here at the end, as JSON"
+    group.add_argument("--accounts-file", type=Path, metavar="FILE", help=help_text)
+    help_text = f"misbehave on purpose: {', '.join(FAULT_NAMES)}"
+    group.add_argument("--fault", default="", choices=("", *FAULT_NAMES), help=help_text)
+    help_text = "where the fault writes what it did, one JSON line each"
+    group.add_argument("--faults-truth", type=Path, metavar="FILE", help=help_text)
+    group.add_argument("--json", action="store_true", help="say that it is ready as one JSON line")
+
+
+def _positive(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{value} is not a positive number")
+    return value
+
+
+def _port(text: str) -> int:
+    value = int(text)
+    if not 0 <= value < 65_536:
+        raise argparse.ArgumentTypeError(f"{value} is no port")
+    return value
+
+
+def _alias(text: str) -> tuple[str, str]:
+    name, _, alias = text.partition("=")
+    if not name:
+        raise argparse.ArgumentTypeError("a tenant needs a name")
+    return name, alias or name

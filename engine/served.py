@@ -1,0 +1,69 @@
+"""Build the engine that `kvpulse serve` runs, and the HTTP application in front of it."""
+
+from collections.abc import Callable
+
+from starlette.applications import Starlette
+
+from engine.engine_loop import Engine
+from engine.engine_thread import EngineThread
+from engine.faults import fault_named
+from engine.http_guard import LOOPBACK_NAMES
+from engine.loaded_model import LoadedModel
+from engine.open_engine import JournalSettings, open_engine
+from engine.openai_api import OpenAiApi, ServedModel
+from engine.serve_options import ServeOptions
+from engine.server import build_app
+from engine.tenant_aliases import TenantAliases
+from kvpulse.identity import KeyedHashes
+from kvpulse.recorder import Recorder
+
+
+class ServedEngine:
+    """The engine of one server process, and what was built around it."""
+
+    def __init__(self, options: ServeOptions, model: LoadedModel, hashes: KeyedHashes) -> None:
+        self.recorder: Recorder | None = None
+        self.engine: Engine | None = None
+        self._options = options
+        self._model = model
+        self._hashes = hashes
+
+    def build(self) -> Engine:
+        """Build engine and Recorder; call it on the thread that will own them."""
+        options = self._options
+        journal = None if options.journal is None else JournalSettings(options.journal)
+        clock = self._model.clock
+        self.engine, self.recorder = open_engine(
+            options.engine_config(),
+            self._model.runner,
+            clock=clock,
+            journal=journal,
+            faults=fault_named(options.fault, clock=clock, truth=options.faults_truth),
+            hashes=self._hashes,
+        )
+        return self.engine
+
+    def thread(self, *, on_failure: Callable[[], None]) -> EngineThread:
+        """Return the thread that will build and run the engine."""
+        return EngineThread(self.build, keep_pace=self._model.keep_pace, on_failure=on_failure)
+
+    def app(self, thread: EngineThread) -> Starlette:
+        """Return the HTTP application; call it once the engine is built."""
+        assert self.engine is not None, "the thread has started"
+        options, description = self._options, self.engine.description
+        pool_tokens = options.num_blocks * options.block_size
+        model = ServedModel(
+            names=self._model.names,
+            text=self._model.text,
+            vocab_size=description.vocab_size,
+            most_tokens=min(self.engine.max_context, pool_tokens),
+        )
+        tenants = TenantAliases(self._hashes, configured=options.tenants)
+        api = OpenAiApi(thread, model, tenants=tenants, hashes=self._hashes)
+        allowed = {*LOOPBACK_NAMES, options.host, *options.allowed_hosts}
+        return build_app(api, thread, allowed_hosts=allowed)
+
+    @property
+    def model_name(self) -> str:
+        """What clients call the model."""
+        return self._model.names[0]

@@ -1,0 +1,94 @@
+"""A server on a thread of the test: a real engine, real HTTP, a port of its own."""
+
+import asyncio
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Thread
+from time import monotonic_ns
+
+import httpx
+import openai
+
+from engine.engine_thread import EngineThread
+from engine.listening import Listener, bind_exactly
+from engine.loaded_model import LoadedModel, load_model
+from engine.serve_options import ServeOptions, parse_options
+from engine.served import ServedEngine
+from engine.serving import Serving
+from kvpulse.identity import KeyedHashes
+from tests.waiting import wait_until
+
+KEY = b"k" * 32
+
+
+@dataclass
+class RunningServer:
+    """A server that answers at `url`; the engine belongs to its own thread."""
+
+    url: str
+    served: ServedEngine
+    serving: Serving
+    loop: asyncio.AbstractEventLoop
+    thread: EngineThread
+    failures: list[str]
+
+    def client(self, **options: object) -> openai.OpenAI:
+        return openai.OpenAI(base_url=f"{self.url}/v1", api_key="none", **options)
+
+    def accounts(self) -> dict[str, object]:
+        return httpx.get(f"{self.url}/debug/accounts").json()
+
+    def stop(self) -> None:
+        self.loop.call_soon_threadsafe(self.serving.stop)
+
+
+def serve_options(folder: Path, *arguments: str) -> ServeOptions:
+    base = ["--journal", str(folder / "journal"), "--key-file", str(folder / "key")]
+    return parse_options([*base, *arguments], default_journal=folder, default_key=folder / "key")
+
+
+@contextlib.contextmanager
+def running_server(
+    folder: Path, *arguments: str, model: LoadedModel | None = None
+) -> Iterator[RunningServer]:
+    """Serve with these command line arguments until the block ends."""
+    options = serve_options(folder, *arguments)
+    listener = bind_exactly("127.0.0.1", 0)
+    started: list[RunningServer] = []
+    loaded = model or load_model(options, wall_ns=monotonic_ns)
+    ready = []
+
+    async def run() -> None:
+        failures: list[str] = []
+        served = ServedEngine(options, loaded, KeyedHashes(KEY, options.tenants))
+        thread = served.thread(on_failure=lambda: failures.append("engine"))
+        await thread.start()
+        serving = _serving(served, thread, listener, options, lambda: ready.append(True))
+        loop = asyncio.get_running_loop()
+        started.append(RunningServer(listener.url, served, serving, loop, thread, failures))
+        await serving.run()
+
+    runner = Thread(target=lambda: asyncio.run(run()))
+    runner.start()
+    try:
+        wait_until(lambda: ready or not runner.is_alive())
+        yield started[0]
+    finally:
+        with contextlib.suppress(RuntimeError, IndexError):
+            started[0].stop()
+        runner.join(20)
+        listener.socket.close()
+        assert not runner.is_alive()
+
+
+def _serving(
+    served: ServedEngine,
+    thread: EngineThread,
+    listener: Listener,
+    options: ServeOptions,
+    on_ready: object,
+) -> Serving:
+    app = served.app(thread)
+    return Serving(thread, app, listener, drain_seconds=options.drain_seconds, on_ready=on_ready)
