@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from collections.abc import Sequence as Seq
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -47,40 +47,61 @@ TRACE_CONFIG: Final = EngineConfig(
 )
 
 
+@dataclass(frozen=True, slots=True)
+class TraceRun:
+    """How a trace is run.
+
+    Attributes:
+        speed: Engine seconds per wall second at most; None is as fast as the machine can.
+        seconds: Stop after so much engine time; None is the whole trace.
+        wall_start_ns: Wall time that engine time 0 stands for.
+    """
+
+    config: EngineConfig = TRACE_CONFIG
+    cost: CostModel = field(default_factory=CostModel)
+    speed: float | None = None
+    seconds: float | None = None
+    max_bytes: int = KEEP_ALL_BYTES
+    wall_start_ns: int = WALL_START_NS
+
+
 def record_trace(
     requests: Seq[TimedRequest],
     *,
     journal: Path,
     min_events: int | None = None,
-    config: EngineConfig = TRACE_CONFIG,
-    cost: CostModel | None = None,
+    run: TraceRun | None = None,
     on_progress: Callable[[Progress], None] = lambda progress: None,
 ) -> RecordedTrace:
     """Run requests through the simulated engine and record everything.
 
     With `min_events`, stop soon after that many, and begin the requests again should they not be
     enough; what is live then is cancelled, so that the ledger closes. The same arguments give the
-    same journal, clocks and run id apart.
+    same journal, run id apart.
     """
-    clock = VirtualClock()
+    run = run or TraceRun()
+    clock = VirtualClock(speed=run.speed)
     settings = JournalSettings(
         journal,
-        max_bytes=KEEP_ALL_BYTES,
-        wall_clock=lambda: WALL_START_NS + clock.now_ns(),
+        max_bytes=run.max_bytes,
+        wall_clock=lambda: run.wall_start_ns + clock.now_ns(),
     )
-    runner = SimulatedRunner(clock, cost=cost)
-    engine, recorder = open_engine(config, runner, clock=clock, journal=settings)
+    runner = SimulatedRunner(clock, cost=run.cost)
+    engine, recorder = open_engine(run.config, runner, clock=clock, journal=settings)
     assert recorder is not None, "a journal was asked for"
-    enough = False
+    most_ns = None if run.seconds is None else int(run.seconds * 1e9)
+    ended = False
 
     def keep_on(progress: Progress) -> bool:
-        nonlocal enough
+        nonlocal ended
         on_progress(progress)
-        enough = min_events is not None and engine.accounts().num_events >= min_events
-        return not enough
+        ended = most_ns is not None and clock.now_ns() >= most_ns
+        if min_events is not None:
+            ended = ended or engine.accounts().num_events >= min_events
+        return not ended
 
     Simulation(engine, clock, requests).run(keep_on)
-    while min_events is not None and not enough:
+    while min_events is not None and not ended:
         Simulation(engine, clock, requests).run(keep_on)
     engine.close()
     return RecordedTrace(

@@ -1,0 +1,119 @@
+"""`kvpulse replay TRACE`: a production trace through the simulated engine, recorded."""
+
+import json
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from engine.commands.replay_options import WORKLOAD, ReplayOptions, parse_options
+from engine.errors import EngineError
+from engine.simulation import Progress
+from engine.trace import read_trace
+from engine.trace_recording import RecordedTrace, record_trace
+from engine.trace_requests import RequestMaker, TimedRequest
+from engine.workload import WorkloadShape, make_workload
+from kvpulse.errors import KvpulseError
+
+EXIT_GOOD: Final = 0
+EXIT_LOST: Final = 1
+EXIT_USAGE: Final = 2
+EXIT_UNREACHABLE: Final = 3
+SECONDS_BETWEEN_LINES: Final = 1.0
+
+
+def main(argv: list[str]) -> int:
+    """Replay and print what the engine did; exit with 1 when events were lost."""
+    options = parse_options(argv)
+    progress = ProgressLine()
+    try:
+        requests = load_requests(options)
+        recorded = record_trace(
+            requests,
+            journal=options.journal,
+            run=replace(options.run, wall_start_ns=time.time_ns()),
+            on_progress=progress.show,
+        )
+    except OSError as error:
+        print(f"kvpulse replay: {options.trace}: {error.strerror}", file=sys.stderr)
+        return EXIT_UNREACHABLE
+    except (EngineError, KvpulseError) as error:
+        print(f"kvpulse replay: {error}", file=sys.stderr)
+        return EXIT_USAGE
+    progress.end()
+    print(json.dumps(summary(recorded)) if options.as_json else summary_text(recorded))
+    return EXIT_LOST if recorded.not_written else EXIT_GOOD
+
+
+def load_requests(options: ReplayOptions) -> list[TimedRequest]:
+    """Read the trace, or make the workload."""
+    config = options.run.config
+    if options.trace == WORKLOAD:
+        shape = WorkloadShape(
+            num_tenants=options.num_tenants,
+            max_context=config.max_context or WorkloadShape().max_context,
+            seed=options.seed,
+        )
+        return make_workload(shape, block_size=config.block_size)
+    maker = RequestMaker(
+        config.block_size,
+        num_tenants=options.num_tenants,
+        seed=options.seed,
+        cancel_ratio=options.cancel_ratio,
+    )
+    return maker.requests(read_trace(Path(options.trace)))
+
+
+def summary(recorded: RecordedTrace) -> dict[str, object]:
+    """Return what a machine may want to know."""
+    return {
+        **recorded.accounts.as_json(),
+        "events_not_written": recorded.not_written,
+        "engine_seconds": round(recorded.engine_ns / 1e9, 3),
+        "directory": str(recorded.directory),
+    }
+
+
+def summary_text(recorded: RecordedTrace) -> str:
+    """Return what a person wants to know."""
+    accounts = recorded.accounts
+    ends = ", ".join(f"{n} {reason}" for reason, n in accounts.finished_by_reason.items())
+    seconds = recorded.engine_ns / 1e9
+    return (
+        f"{accounts.requests} requests in {seconds:,.0f} s of engine time: {ends}\n"
+        f"{accounts.num_events:,} events, {recorded.not_written} not written; "
+        f"{accounts.preemptions} preemptions, {accounts.prefix_hit_tokens:,} tokens found in the "
+        f"prefix cache, {accounts.seconds_with_pool_wait} s in which somebody waited for blocks\n"
+        f"recorded in {recorded.directory}"
+    )
+
+
+class ProgressLine:
+    """One line on stderr that says how far the replay is, where stderr is a terminal or not."""
+
+    def __init__(self) -> None:
+        self._started = time.monotonic()
+        self._next = 0.0
+        self._shown = False
+
+    def show(self, progress: Progress) -> None:
+        """Say how far it is, at most once a second."""
+        now = time.monotonic()
+        if now < self._next:
+            return
+        self._next = now + SECONDS_BETWEEN_LINES
+        end = "\r" if sys.stderr.isatty() else "\n"
+        self._shown = sys.stderr.isatty()
+        print(
+            f"replay: {progress.num_submitted:,} of {progress.num_requests:,} requests, "
+            f"engine time {progress.now_ns / 1e9:,.0f} s, after {now - self._started:,.0f} s",
+            end=end,
+            file=sys.stderr,
+            flush=True,
+        )
+
+    def end(self) -> None:
+        """Leave the line."""
+        if self._shown:
+            print(file=sys.stderr)
