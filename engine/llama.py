@@ -19,9 +19,6 @@ from engine.attention import PagedAttention
 from engine.kv_tensors import KvShape, KvTensors
 from engine.step_batch import StepBatch
 
-# From so many rows on, oneDNN's packed weight beats the plain product for the output head.
-MIN_PACKED_ROWS = 4
-
 
 @dataclass(frozen=True, slots=True)
 class LlamaConfig:
@@ -187,8 +184,6 @@ def output_head(weight: Tensor) -> Callable[[Tensor], Tensor]:
     packed = torch.ops.mkldnn._reorder_linear_weight(weight, 16)
 
     def project(rows: Tensor) -> Tensor:
-        if len(rows) < MIN_PACKED_ROWS:
-            return functional.linear(rows, weight)
         scores: Tensor = torch.ops.mkldnn._linear_pointwise(rows, packed, None, "none", [], "")
         return scores
 

@@ -22,7 +22,7 @@ def read_config(file: GgufFile) -> LlamaConfig:
     hidden_size = _count(file, "embedding_length")
     num_heads = _count(file, "attention.head_count")
     config = LlamaConfig(
-        name=str(file.metadata.get("general.name", file.path.stem)),
+        name=file.path.stem,
         num_layers=_count(file, "block_count"),
         hidden_size=hidden_size,
         intermediate_size=_count(file, "feed_forward_length"),
