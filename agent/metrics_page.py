@@ -29,6 +29,17 @@ bounded: the values are fixed enumerations, or, for `tenant`, the first {MAX_TEN
 - **Histograms** are re-counted from the ledger's exponential ones (base 2^(1/16)): a sample within
   2.2 % of an edge may be counted one bucket off; the sum and the number of samples are exact.
 - **Names** follow vLLM's where the meaning is equal, under the prefix `kvpulse_`.
+
+To scrape it (5 s suits the board; the agent's cost is about 10 ms a scrape and engine):
+
+    scrape_configs:
+      - job_name: kvpulse
+        scrape_interval: 5s
+        static_configs:
+          - targets: ["127.0.0.1:9464"]
+
+A Prometheus on another machine needs `kvpulse agent --host 0.0.0.0` and the name it asks for in
+`KVPULSE_ALLOWED_HOSTS`; requests under other host names are refused.
 """
 
 
