@@ -139,7 +139,8 @@ PREEMPTIONS: Final = _counter(
 RECOMPUTED_TOKENS: Final = _counter(
     "recomputed_tokens",
     Unit.TOKENS,
-    "Tokens run through the model a second time because a preemption had dropped their blocks.",
+    "Tokens run through the model a second time because a preemption had dropped their blocks, "
+    "counted when the sequence ends.",
 )
 WAIT_SECONDS: Final = _counter(
     "wait_seconds",
@@ -181,20 +182,20 @@ ACTIVE_BLOCK_SECONDS: Final = _counter(
 TENANT_BLOCK_SECONDS: Final = _counter(
     "tenant_block_seconds",
     Unit.BLOCK_SECONDS,
-    "Block-seconds by tenant; of a block held n times each holder pays 1/n. Tenants beyond the "
-    "first 50 are folded into other.",
+    "Block-seconds by tenant: a block counts for the tenant that made it active, for as long as it "
+    "stays so. Tenants beyond the first 50 are folded into other.",
     "tenant",
 )
 TENANT_TOKENS: Final = _counter(
     "tenant_tokens",
     Unit.TOKENS,
-    "Prompt and output tokens of requests by tenant, folded in the same way.",
+    "Prompt and output tokens of ended requests by tenant, folded in the same way.",
     "tenant",
 )
 TENANT_ACTIVE_BLOCKS: Final = _gauge(
     "tenant_active_blocks",
     Unit.BLOCKS,
-    "Active blocks by tenant; a block held by several is counted once for each tenant.",
+    "Active blocks by the tenant that made them active; they add up to all active blocks.",
     "tenant",
 )
 
@@ -212,7 +213,7 @@ TIME_PER_OUTPUT_TOKEN: Final = _histogram(
     "Per finished request: time from its first token to its end / tokens after the first.",
 )
 E2E_LATENCY: Final = _histogram(
-    "e2e_request_latency", REQUEST_EDGES, "From arrival to the end of a request."
+    "e2e_request_latency", REQUEST_EDGES, "From arrival to the end, of requests that ran to it."
 )
 PREFILL_TIME: Final = _histogram(
     "request_prefill_time", REQUEST_EDGES, "From first admission to the first token."
@@ -223,7 +224,8 @@ DECODE_TIME: Final = _histogram(
 QUEUE_TIME: Final = _histogram(
     "request_queue_time",
     WAIT_EDGES,
-    "Time a request waited in all, waits after a preemption and cancelled waits included.",
+    "From arrival to the first admission, or to the end without one; waits after a preemption are "
+    "in kvpulse_wait_seconds_total only.",
 )
 POOL_WAIT: Final = _histogram(
     "request_pool_wait",

@@ -70,7 +70,7 @@ def chart(title: str, *, description: str, unit: str) -> timeseries.Panel:
         .min(0)
         .line_width(2)
         .fill_opacity(8)
-        .show_points(common_models.VisibilityMode.NEVER)
+        .show_points(common_models.VisibilityMode.AUTO)
         .legend(legend())
         .tooltip(
             common.VizTooltipOptions()

@@ -196,6 +196,13 @@ def test_the_parts_of_the_queue_time_add_up(scene):
     assert classes >= ended > 0  # the classes also count the waits that still last
 
 
+def test_the_tenants_blocks_add_up_to_the_active_ones(scene):
+    tenants = scene.evaluate("kvpulse_tenant_active_blocks")
+
+    assert len(tenants) == SHAPE.num_tenants
+    assert sum(series.value for series in tenants) == scene.after.gauges["active_blocks"]
+
+
 def label_of(series):
     """The value of a series' only label, or "" for a sum over everything."""
     values = [value for name, value in series.labels.items() if name != "__name__"]
