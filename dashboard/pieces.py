@@ -103,7 +103,7 @@ def state_notice(state: EngineState) -> None:
         age = seconds(state.age_seconds) if state.age_seconds is not None else "ever"
         st.warning(
             f"The agent has stored nothing new for {age} (last event {last}). "
-            "Is `kvpulse agent` running? Values below are old, not current."
+            "Is `kvpulse agent` running? Values below are old."
         )
 
 

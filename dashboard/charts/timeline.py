@@ -11,7 +11,8 @@ from dashboard.theme import DECODE, PREFILL, UNKNOWN, WAIT_CAUSE_COLOURS
 
 POINT_SYMBOLS = {
     "arrive": "triangle-down", "admit": "triangle-right", "first token": "star",
-    "preempt": "x", "resume": "triangle-right", "fork": "diamond", "end": "square", "reject": "x",
+    "preempt": "x", "resume": "triangle-right", "fork": "diamond", "other": "circle-open",
+    "end": "square", "reject": "x",
 }  # fmt: skip
 
 
@@ -68,7 +69,7 @@ def add_points(figure: Any, timeline: Timeline) -> None:
             x=[point.t_ns / 1e6 for point in timeline.points],
             y=[0.4 if index % 2 else 0.62 for index in range(len(timeline.points))],
             mode="markers+text",
-            text=[point.name for point in timeline.points],
+            text=["" if point.name == "other" else point.name for point in timeline.points],
             textposition="top center",
             textfont={"size": 10},
             marker={

@@ -18,6 +18,8 @@ Bytes = npt.NDArray[np.uint8]
 UNKNOWN_OWNER = -1
 NANOSECONDS = 1_000_000_000
 LEGEND_ROWS = 10
+OWN_CLASSES = 200
+OTHERS = "others"
 GROUND = frozenset({"free", "cached", "unknown"})
 
 LIT, LEAK, OWNER_UNKNOWN = 1, 2, 4  # bits of `GridView.flags`
@@ -113,10 +115,9 @@ def legend_of(swatches: Sequence[Swatch], *, keep_empty: bool) -> list[Swatch]:
         (swatch for swatch in used if swatch.label not in GROUND),
         key=lambda swatch: -swatch.num_blocks,
     )
-    room = LEGEND_ROWS - len(ground)
-    rest = by_size[room:]
-    blocks = sum(swatch.num_blocks for swatch in rest)
-    return [*ground, *by_size[:room], Swatch(f"{len(rest)} more", "transparent", blocks)]
+    named = [swatch for swatch in by_size if swatch.label != OTHERS][: LEGEND_ROWS - len(ground)]
+    blocks = sum(swatch.num_blocks for swatch in by_size) - sum(s.num_blocks for s in named)
+    return [*ground, *named, Swatch(OTHERS, "transparent", blocks)]
 
 
 def by_state(blocks: "BlockMap", flags: Bytes) -> Classes:
@@ -154,13 +155,18 @@ def base_classes(blocks: "BlockMap") -> tuple[Bytes, list[Swatch]]:
 def by_key(blocks: "BlockMap", keys: npt.NDArray[np.int64], names: Mapping[int, str]) -> Classes:
     """Colour active blocks by a number; its colour stays the same as others come and go."""
     index, swatches = base_classes(blocks)
-    active = blocks.state == BlockState.ACTIVE
-    present = [int(key) for key in np.unique(keys[active]) if key != UNKNOWN_OWNER]
-    present = present[-(255 - len(swatches)) :]
-    for key in present:
-        index[active & (keys == key)] = len(swatches)
-        colour = HOLDERS[key % len(HOLDERS)]
-        swatches.append(Swatch(names.get(key, str(key)), colour, 0))
+    known = (blocks.state == BlockState.ACTIVE) & (keys != UNKNOWN_OWNER)
+    present, sizes = np.unique(keys[known], return_counts=True)
+    # A class has one byte: past the largest holders, those of one colour share a class.
+    own = np.sort(present[np.argsort(-sizes, kind="stable")[:OWN_CLASSES]])
+    place = np.searchsorted(own, keys)
+    has_own = np.isin(keys, own)
+    first = len(swatches) + len(HOLDERS)
+    index[known] = np.where(has_own, first + place, len(swatches) + keys % len(HOLDERS))[known]
+    swatches += [Swatch(OTHERS, colour, 0) for colour in HOLDERS]
+    swatches += [
+        Swatch(names.get(key, str(key)), HOLDERS[key % len(HOLDERS)], 0) for key in own.tolist()
+    ]
     return Classes(index, swatches)
 
 

@@ -78,9 +78,7 @@ def rates(series: Series | LabelledSeries, end_ns: int, *, unit: float = 1.0) ->
     t_ns, values = series.t_ns, series.values
     elapsed = np.minimum((end_ns - t_ns) / NANOSECONDS, series.tier_seconds)
     keep = elapsed >= series.tier_seconds / 2
-    per_second = {
-        name: curve[keep] / (elapsed[keep] * unit) for name, curve in values.items() if len(curve)
-    }
+    per_second = {name: curve[keep] / (elapsed[keep] * unit) for name, curve in values.items()}
     t_ns, per_second = with_breaks(t_ns[keep], per_second, series.tier_seconds)
     return Curves(as_times(t_ns), per_second, series.tier_seconds)
 

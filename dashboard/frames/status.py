@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from agent.read_models import EngineRow, RunState
-from dashboard.formats import count, long_seconds, ratio, seconds, words
+from dashboard.formats import count, date_and_clock, long_seconds, ratio, seconds, words
 
 STALE_AFTER_SECONDS = 10.0
 
@@ -72,17 +72,26 @@ def status_of(facts: Facts) -> Status:
     if not findings:
         findings = [calm(facts)]
     first, *others = findings
-    details = (*(text for text, _ in others), *numbers(facts))
+    details = (*advice(facts), *(text for text, _ in others), *numbers(facts))
     return Status(first[0], details, first[1])
 
 
 Finding = tuple[str, Tone]
 
 
+def advice(facts: Facts) -> tuple[str, ...]:
+    """Say what to look at when what follows is not the present."""
+    if is_stale(facts.engine, facts.age_seconds):
+        return ("is `kvpulse agent` running?",)
+    if facts.engine.state is not RunState.LIVE:
+        return (f"last event {date_and_clock(facts.engine.last_event_at_ns)}",)
+    return ()
+
+
 def gone(facts: Facts) -> Finding | None:
     """Say that the engine no longer writes."""
     if facts.engine.state is RunState.DEAD:
-        return ("The engine went away without closing its journal", Tone.BAD)
+        return ("The engine is gone: it ended without closing its journal", Tone.BAD)
     if facts.engine.state is RunState.FINISHED:
         return ("The engine has finished; this is its last window", Tone.UNKNOWN)
     if is_stale(facts.engine, facts.age_seconds):
@@ -145,7 +154,8 @@ def preempting(facts: Facts) -> Finding | None:
     if not facts.preempted:
         return None
     span = span_words(facts.recent_seconds)
-    return (f"{count(facts.preempted)} preemptions in {span}", Tone.NOTICE)
+    noun = "preemption" if facts.preempted == 1 else "preemptions"
+    return (f"{count(facts.preempted)} {noun} in {span}", Tone.NOTICE)
 
 
 RULES = (gone, broken, leaking, waiting, refusing, preempting)

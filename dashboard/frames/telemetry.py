@@ -18,7 +18,10 @@ def headline(engine: EngineRow, health: TelemetryHealth, *, stale: bool) -> Stat
     if health.audits_failed:
         return Status("The ledger and the pool's own account differ", details, Tone.BAD)
     if stale:
-        return Status("The agent has stored nothing new lately", details, Tone.UNKNOWN)
+        hint = "is `kvpulse agent` running?"
+        return Status("The agent stores nothing new", (hint, *details), Tone.UNKNOWN)
+    if engine.state is RunState.DEAD:
+        return Status("The engine ended without closing its journal", details, Tone.BAD)
     if not health.stored and not health.lost:
         return Status("No event stored yet", details, Tone.UNKNOWN)
     if health.lost:

@@ -11,6 +11,7 @@ CAUSES = tuple(sorted((cause.name.lower() for cause in WaitCause), key=len, reve
 CAUSE_PATTERN = re.compile("|".join(CAUSES))
 FIRST_CAUSE = "engine_busy"  # until the first `wait`, and again after a preemption
 ENDS = frozenset({"finish", "reject"})
+OTHERS = "sequence "  # how the text of another sequence's event begins, in which this one is named
 POINTS = {
     "arrive": "arrive", "admit": "admit", "first_token": "first token", "preempt": "preempt",
     "resume": "resume", "fork": "fork", "finish": "end", "reject": "reject",
@@ -54,11 +55,12 @@ def cause_in(text: str) -> str | None:
 def timeline_of(events: Sequence[RequestEvent], row: RequestRow, now_ns: int) -> Timeline:
     """Return the timeline from stored events, or from the row's totals where those are gone."""
     known = [event for event in events if event.kind in POINTS or event.kind == "wait"]
-    if not known:
+    own = [event for event in known if not event.text.startswith(OTHERS)]
+    if not own:
         return from_totals(row, now_ns)
     bars: list[Bar] = []
-    phase, since = None, known[0].t_ns
-    for event in known:
+    phase, since = None, own[0].t_ns
+    for event in own:
         following = next_phase(event, phase)
         if following != phase:
             add_bar(bars, since, event.t_ns, phase)
@@ -66,9 +68,11 @@ def timeline_of(events: Sequence[RequestEvent], row: RequestRow, now_ns: int) ->
     if phase is not None:
         add_bar(bars, since, max(now_ns, since), phase)
     points = [
-        Point(event.t_ns, POINTS[event.kind], event.text) for event in known if event.kind in POINTS
+        Point(event.t_ns, POINTS[event.kind] if event in own else "other", event.text)
+        for event in known
+        if event.kind in POINTS
     ]
-    started = known[0].kind in {"arrive", "fork"}
+    started = own[0].kind in {"arrive", "fork"}
     note = None if started else "Its first events are no longer stored; the picture starts later."
     return Timeline(bars, points, note)
 

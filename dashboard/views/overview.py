@@ -15,7 +15,6 @@ from dashboard.pieces import (
     chart,
     identity_line,
     provenance_line,
-    state_notice,
     status_banner,
     tiles,
 )
@@ -39,7 +38,6 @@ def body(page: Page) -> None:
         return
     engine = state.engine
     window = page.data.window(engine, page.window_seconds)
-    state_notice(state)
     status_banner(state.status)
     provenance_line(page.data.provenance(engine, window, wall_ns()))
     tiles(page.data.strip(engine, window), columns=7)

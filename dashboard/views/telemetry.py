@@ -12,7 +12,6 @@ from dashboard.pieces import (
     identity_line,
     provenance_line,
     small,
-    state_notice,
     status_banner,
     tiles,
 )
@@ -32,7 +31,6 @@ def body(page: Page) -> None:
     state = page.data.engine_state(engine, wall_ns())
     health = page.data.telemetry(engine)
     window = page.data.window(engine, page.window_seconds)
-    state_notice(state)
     status_banner(headline(engine, health, stale=state.stale))
     provenance_line(page.data.provenance(engine, window, wall_ns()))
     tiles(health_tiles(engine, health, state.age_seconds), columns=4)

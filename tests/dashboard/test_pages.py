@@ -1,0 +1,152 @@
+"""Every page in every state: full, empty, stale, partial. Nothing raises; each says what is so."""
+
+import re
+from pathlib import Path
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from agent.read_models import RunState
+from dashboard.pages import PAGES
+from tests.dashboard.fake_reads import FakeReads
+
+PATHS = [entry.path for entry in PAGES]
+APP = Path(__file__).parents[2] / "dashboard" / "app.py"
+
+
+def texts(page: AppTest) -> str:
+    """Return all that a page says, markup removed only where a test asks for it."""
+    parts = [element.proto.body for element in page.get("html")]
+    for kind in ("markdown", "info", "warning", "error", "title", "caption", "code"):
+        parts += [element.value for element in page.get(kind)]
+    return "\n".join(parts)
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_every_page_draws_a_busy_engine(app, path):
+    page = app(FakeReads(), path)
+
+    assert not page.exception
+    assert "Drawn from 100 % of this window" in texts(page)
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_every_page_draws_an_engine_that_has_measured_nothing(app, path):
+    page = app(FakeReads(measured=False), path)
+
+    assert not page.exception
+    assert "No event stored yet" in texts(page)
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_every_page_says_that_old_values_are_old(app, path):
+    page = app(FakeReads(commit_age_seconds=754), path)
+
+    assert not page.exception
+    assert re.search("[Nn]othing new", texts(page))
+    assert re.search("[Ii]s `kvpulse agent` running", texts(page))
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_every_page_says_that_the_writer_is_gone(app, path):
+    page = app(FakeReads(state=RunState.DEAD), path)
+
+    assert not page.exception
+    assert re.search("writer is gone|engine is gone|without closing its journal", texts(page))
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_every_page_says_what_a_gap_took(app, path):
+    page = app(FakeReads(with_gap=True), path)
+
+    assert not page.exception
+    assert "the run lost 412 in 1 gap" in texts(page)
+
+
+def test_no_store_yet_says_what_to_run(monkeypatch, tmp_path):
+    monkeypatch.setenv("KVPULSE_STORE", str(tmp_path / "absent.db"))
+
+    page = AppTest.from_file(APP, default_timeout=20).run()
+
+    assert not page.exception
+    assert page.title[0].value == "No store yet"
+    assert "kvpulse demo" in texts(page)
+
+
+def test_no_engine_yet_says_what_to_run(monkeypatch):
+    import dashboard.connection
+
+    empty = FakeReads(num_engines=0)
+    monkeypatch.setattr(dashboard.connection, "cached_reads", lambda store, made: empty)
+
+    page = AppTest.from_file(APP, default_timeout=20).run()
+
+    assert not page.exception
+    assert page.title[0].value == "No engine yet"
+    assert "kvpulse serve" in texts(page)
+
+
+def test_several_engines_are_listed_worst_first(app):
+    page = app(FakeReads(num_engines=3, waiting=9))
+
+    statuses = page.dataframe[0].value["Status"].tolist()
+
+    assert "9 waiting" in statuses[0]
+    assert page.dataframe[0].value["Engine"].tolist() == ["llm-0", "llm-1", "llm-2"]
+
+
+def test_the_overview_names_a_leak_before_anything_else(app):
+    page = app(FakeReads(num_leaks=3))
+
+    assert "<b>3 blocks are still active after their owner ended</b>" in texts(page)
+
+
+def test_a_missing_price_is_an_empty_tile_with_its_reason(app):
+    assert "no price given: start with --price-per-hour" in texts(app(FakeReads()))
+
+
+def test_markup_in_a_tenant_stays_text(app):
+    reads = FakeReads(tenant="<img src=x onerror=alert(1)>", num_blocks=64)
+
+    for path in PATHS:
+        assert "<img" not in texts(app(reads, path))
+
+
+def test_colouring_by_owner_changes_the_map_s_legend(app):
+    page = app(FakeReads(), "block-map")
+    assert "leaked" in texts(page)
+
+    page.session_state["colour"] = "owner"
+    page.run()
+
+    assert "sequence 1" in texts(page)
+
+
+def test_choosing_a_sequence_lights_its_blocks(app):
+    page = app(FakeReads(), "block-map")
+    box = next(box for box in page.selectbox if box.label == "Light the blocks of")
+
+    box.set_value(140).run()
+
+    assert "Sequence 140:" in texts(page)
+    assert "blocks lit" in texts(page)
+
+
+def test_choosing_a_request_draws_its_timeline_and_facts(app):
+    page = app(FakeReads(), "requests")
+    box = next(box for box in page.selectbox if box.label == "Timeline of")
+
+    box.set_value(154).run()
+
+    assert "**Sequence 154**" in texts(page)
+    assert "Preempted for</span><div>157</div>" in texts(page)
+    assert "The table stands still" in texts(page)
+
+
+def test_the_table_s_filter_keeps_only_what_it_says(app):
+    page = app(FakeReads(), "requests")
+    box = next(box for box in page.selectbox if box.label == "Show")
+
+    box.set_value("preempted").run()
+
+    assert set(page.dataframe[0].value["Preempted"]) == {1}
