@@ -46,6 +46,9 @@ COMMANDS: Final[Mapping[str, CommandEntry]] = MappingProxyType(
         "block-map": CommandEntry(
             "agent.commands.block_map:main", "every block and its owners at a moment"
         ),
+        "summary": CommandEntry(
+            "agent.commands.summary:main", "what a run left in the store, and whether it adds up"
+        ),
         "db": CommandEntry("agent.commands.db:main", "upgrade or check the store"),
         "bench": CommandEntry("kvpulse.command:bench", "measure one part; alone: list them", ""),
     }

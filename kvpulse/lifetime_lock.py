@@ -24,8 +24,14 @@ class LifetimeLock:
 
     def __init__(self, directory: Path) -> None:
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        self._descriptor = os.open(directory / LOCK_FILE, flags, 0o600)
-        fcntl.lockf(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        path = directory / LOCK_FILE
+        self._descriptor = os.open(path, flags, 0o600)
+        try:
+            fcntl.lockf(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(self._descriptor)
+            os.unlink(path)
+            raise
 
     def release(self) -> None:
         """Let the lock go; a forked child's call changes nothing for its parent."""

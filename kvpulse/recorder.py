@@ -100,7 +100,7 @@ class Recorder(RequestEvents):
                 " segments 8192 or more"
             )
         directory = Path(journal).absolute() / engine / run
-        if directory.exists():
+        if os.path.lexists(directory):
             raise ConfigError(f"{directory} exists already; give each run an id of its own")
         shape = segment_shape(segment_bytes, total_blocks=total_blocks, host_blocks=host_blocks)
         kept = max(FEWEST_SEGMENTS, max_bytes // shape.file_bytes)

@@ -37,6 +37,7 @@ class SegmentReserver:
         self.directory = directory
         self.shape = shape
         self.ready: WritableSegment | None = None
+        self._handed: WritableSegment | None = None  # taken, and not published yet
         self.loss: LossPage | None = None
         self.process = process_identity()
         self.failure = ""  # why the last attempt failed; empty when it did not
@@ -44,6 +45,7 @@ class SegmentReserver:
         self.on_gone: Callable[[], None] | None = None
         self._max_segments = max_segments
         self._next_number = 0
+        self._is_made = False
         self._kept: list[int] = []
         self._retired: list[WritableSegment] = []
         self._lock: LifetimeLock | None = None
@@ -62,6 +64,8 @@ class SegmentReserver:
         """Hand the reserved segment over, or None; called by the writer, never blocks."""
         segment = self.ready
         if segment is not None:
+            # First held, then no longer ready: else the helper would reserve the same number again.
+            self._handed = segment
             self.ready = None
         return segment
 
@@ -69,6 +73,14 @@ class SegmentReserver:
         """Learn that `segment` has its name now."""
         self._kept.append(segment.number)
         self._next_number = segment.number + 1
+        self._handed = None
+        self._wake.set()
+
+    def rejected(self, segment: WritableSegment, why: str) -> None:
+        """Learn that `segment` could not get its name."""
+        self.failure = why
+        self._retired.append(segment)
+        self._handed = None
         self._wake.set()
 
     def retire(self, segment: WritableSegment) -> None:
@@ -122,7 +134,7 @@ class SegmentReserver:
         while not self._stopping:
             self._drop_retired()
             pause = WATCH_SECONDS
-            if self.ready is None and not self.attempt():
+            if self.ready is None and self._handed is None and not self.attempt():
                 pause = delay
                 delay = min(2 * delay, LONGEST_RETRY_SECONDS)
             else:
@@ -145,18 +157,19 @@ class SegmentReserver:
 
     def _ensure_stream(self) -> None:
         """Make directory, lock and loss page, also again after somebody removed them."""
-        if self._lock is not None and self.directory.exists():
-            return
-        make_private_directory(self.directory.parent)
-        self.directory.mkdir(mode=0o700)
-        if self._lock is not None:
-            self._old_locks.append(self._lock)
-        self._lock = LifetimeLock(self.directory)
-        self._kept.clear()
-        if self.loss is not None:
-            self._old_pages.append(self.loss)
-            self.loss = None
-        self.loss = LossPage(self.directory, self.process)
+        if not (self._is_made and self.directory.exists()):
+            make_private_directory(self.directory.parent)
+            self.directory.mkdir(mode=0o700)
+            self._is_made = True
+            self._kept.clear()
+            # The writer may still look at the old page; both are let go at the end.
+            self._old_locks += [self._lock] if self._lock is not None else []
+            self._old_pages += [self.loss] if self.loss is not None else []
+            self._lock = self.loss = None
+        if self._lock is None:
+            self._lock = LifetimeLock(self.directory)
+        if self.loss is None:
+            self.loss = LossPage(self.directory, self.process)
 
     def _trim(self, keep: int) -> bool:
         """Unlink the oldest segments until `keep` are left, never the newest two."""

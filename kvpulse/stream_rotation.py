@@ -110,8 +110,7 @@ class StreamRotation(StreamState):
             segment.state[0] = STATE_OPEN
             segment.publish()
         except Exception as error:  # noqa: BLE001 - the engine must survive a lost directory
-            self._reserver.failure = str(error)
-            self._reserver.retire(segment)
+            self._reserver.rejected(segment, str(error))
             return False
         self._reserver.published(segment)
         self._adopt_loss_page()
