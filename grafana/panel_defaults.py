@@ -84,8 +84,10 @@ def chart(title: str, *, description: str, unit: str) -> timeseries.Panel:
 def stacked(panel: timeseries.Panel) -> timeseries.Panel:
     """Stack the series, so that the top edge is their sum."""
     return (
-        panel.fill_opacity(70)
-        .line_width(1)
+        panel.fill_opacity(80)
+        # No lines: that of a series at zero would be drawn along the top of the one below it.
+        .line_width(0)
+        .show_points(common_models.VisibilityMode.NEVER)
         .stacking(
             common.StackingConfig().mode(common_models.StackingMode.NORMAL).group("A"),
         )
