@@ -55,9 +55,9 @@ def _rows(shape: WorkloadShape, source: random.Random) -> list[TraceRow]:
     for _ in range(shape.num_requests):
         rate = shape.requests_per_second * source.choice((0.4, 0.7, 1.0, 1.0, 1.9))
         now_ns += int(source.expovariate(rate) * 1e9)
-        new_tokens = int(source.lognormvariate(8.6, 1.0) * shape.scale) + 16
+        new_tokens = int(source.lognormvariate(8.3, 1.0) * shape.scale) + 16
         new_ids = -(-new_tokens // TOKENS_PER_ID)
-        if open_talks and source.random() < 0.55:
+        if open_talks and source.random() < 0.5:
             talk = open_talks.pop(source.randrange(len(open_talks)))
             # The last id may have been partial; the longer prompt names that stretch anew.
             talk = talk[:-1] if len(talk) > SYSTEM_PROMPT_IDS + 1 else talk
@@ -86,7 +86,7 @@ def _with_trouble(timed: TimedRequest, shape: WorkloadShape, source: random.Rand
     chance -= shape.too_long_ratio
     if chance < shape.never_fits_ratio:
         sampling = SamplingParams(max_tokens=shape.max_context)
-        content = SimulatedContent(shape.max_context // 2, shape.max_context)
+        content = SimulatedContent(shape.max_context // 2, 16)
         request = Request(sampling=sampling, tenant=timed.request.tenant, simulated=content)
         return TimedRequest(timed.at_ns, request)
     chance -= shape.never_fits_ratio

@@ -25,9 +25,9 @@ SECONDS_BETWEEN_LINES: Final = 1.0
 
 def main(argv: list[str]) -> int:
     """Replay and print what the engine did; exit with 1 when events were lost."""
-    options = parse_options(argv)
     progress = ProgressLine()
     try:
+        options = parse_options(argv)
         requests = load_requests(options)
         recorded = record_trace(
             requests,
@@ -36,7 +36,7 @@ def main(argv: list[str]) -> int:
             on_progress=progress.show,
         )
     except OSError as error:
-        print(f"kvpulse replay: {options.trace}: {error.strerror}", file=sys.stderr)
+        print(f"kvpulse replay: {error.filename}: {error.strerror}", file=sys.stderr)
         return EXIT_UNREACHABLE
     except (EngineError, KvpulseError) as error:
         print(f"kvpulse replay: {error}", file=sys.stderr)

@@ -46,7 +46,7 @@ def make_request(
     return Request(
         sampling=SamplingParams(max_tokens=max_tokens, **fields),
         tenant=tenant,
-        simulated=SimulatedContent(prompt_tokens, ends_at or max_tokens, tuple(hashes)),
+        simulated=SimulatedContent(prompt_tokens, ends_at or max_tokens + 1, tuple(hashes)),
     )
 
 

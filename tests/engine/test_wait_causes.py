@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.runner import StepPlan
-from kvpulse.events import WaitCause, WaitFlag
+from kvpulse.events import Kind, WaitCause, WaitFlag
 from tests.engine.factories_engine import make_engine, make_request
 
 
@@ -101,13 +101,7 @@ def test_each_change_is_counted_once_and_an_unchanged_pass_states_nothing():
         engine.step()
 
     # One `pool` verdict; the growth of the first changed nothing about it.
-    assert engine.accounts().acts[_kind("WAIT")] == 1
-
-
-def _kind(name):
-    from kvpulse.events import Kind
-
-    return Kind[name]
+    assert engine.accounts().acts[Kind.WAIT] == 1
 
 
 REQUESTS = st.lists(
@@ -132,7 +126,7 @@ LIMITS = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(requests=REQUESTS, limits=LIMITS)
 def test_only_one_behind_a_pool_wait_would_be_admitted_alone(requests, limits):
     engine = make_engine(**limits)

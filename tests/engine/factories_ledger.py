@@ -1,0 +1,138 @@
+"""A plain-Python ledger over a recorded stream: what the events say happened, one by one."""
+
+from collections import Counter
+
+import numpy as np
+
+from kvpulse.events import (
+    U64_MASK,
+    FreeOutcome,
+    Kind,
+    PoolWord,
+    block_weight,
+)
+from kvpulse.keyframe_decoder import decode_keyframe
+from kvpulse.reader import StreamReader
+from kvpulse.stream_values import expand_words
+
+
+class PlainLedger:
+    """Follows every record, and holds each audit and keyframe against what it knows."""
+
+    def __init__(self):
+        self.events = Counter()
+        self.counts = Counter()
+        self.cached = set()
+        self.tables = {}
+        self.waits = {}
+        self.causes_seen = Counter()
+        self.flags_seen = Counter()
+        self.audits = 0
+        self.keyframes = 0
+        self.ended = Counter()
+        self.free_runs = []
+        self.records = []
+
+    def read(self, directory):
+        reader = StreamReader(directory, is_alive=lambda: False)
+        while (batch := reader.read()) is not None:
+            assert batch.gap is None
+            for index in range(len(batch.records)):
+                self.apply(batch, index)
+        return self
+
+    def apply(self, batch, index):
+        record = batch.records[index]
+        kind, n = Kind(int(record["kind"])), int(record["n"])
+        owner, aux, flags = int(record["owner"]), int(record["aux"]), int(record["flags"])
+        words = expand_words(batch, index).tolist() if n else []
+        counts_blocks = Kind.ALLOCATE <= kind <= Kind.HOLD and kind != Kind.ALLOCATE_FAILED
+        self.events[kind] += n if counts_blocks else 1
+        self.records.append((kind, owner, flags, aux))
+        handler = getattr(self, "on_" + kind.name.lower(), None)
+        if handler is not None:
+            handler(owner, words[:n] if kind == Kind.CACHE else words, flags, aux)
+
+    def on_allocate(self, owner, ids, flags, aux):
+        for block in ids:
+            assert self.counts[block] == 0
+            assert block not in self.cached
+            self.counts[block] = 1
+        self.tables[owner] += ids
+
+    def on_share(self, owner, ids, flags, aux):
+        for block in ids:
+            self.counts[block] += 1
+            assert self.counts[block] == aux
+            self.cached.discard(block)
+        self.tables[owner] += ids
+
+    def on_free(self, owner, ids, flags, aux):
+        self.free_runs.append((owner, ids, flags, aux))
+        if flags == FreeOutcome.REFUSED:
+            return
+        for block in ids:
+            self.counts[block] -= 1
+            assert self.counts[block] == aux
+            assert self.tables[owner].pop() == block, "freed from the end of the table"
+            if flags == FreeOutcome.TO_CACHE:
+                self.cached.add(block)
+
+    def on_evict(self, owner, ids, flags, aux):
+        for block in ids:
+            self.cached.remove(block)
+
+    def on_arrive(self, owner, words, flags, aux):
+        self.tables[owner] = []
+        self.waits[owner] = 0
+
+    def on_reject(self, owner, words, flags, aux):
+        assert self.tables.pop(owner) == []
+        del self.waits[owner]
+        self.ended["rejected"] += 1
+
+    def on_wait(self, owner, words, flags, aux):
+        assert flags & -flags == 1 << aux - 1, "the cause is the first flag"
+        assert (aux, flags, words) != self.waits[owner], "only changes are stated"
+        self.waits[owner] = (aux, flags, words)
+        self.causes_seen[aux] += 1
+        self.flags_seen[flags] += 1
+
+    def on_admit(self, owner, words, flags, aux):
+        del self.waits[owner]
+
+    on_resume = on_admit
+
+    def on_preempt(self, owner, words, flags, aux):
+        assert self.tables[owner] == []
+        self.waits[owner] = 0
+
+    def on_finish(self, owner, words, flags, aux):
+        self.ended[aux] += 1
+        self.waits.pop(owner, None)
+        self.left = self.tables.pop(owner)
+
+    def on_pool(self, owner, words, flags, aux):
+        self.audits += 1
+        active = {block: n for block, n in self.counts.items() if n}
+        checksum = sum(block_weight(b) * n for b, n in active.items()) & U64_MASK
+        assert words[PoolWord.ACTIVE] == len(active)
+        assert words[PoolWord.CACHED] == len(self.cached)
+        assert words[PoolWord.FREE] == words[PoolWord.TOTAL] - len(active) - len(self.cached)
+        assert words[PoolWord.SUM_LOW] == sum(active.values())
+        found = words[PoolWord.CHECKSUM_LOW] | words[PoolWord.CHECKSUM_HIGH] << 32
+        assert found == checksum
+
+    def on_keyframe(self, owner, words, flags, aux):
+        self.keyframes += 1
+        keyframe, _ = decode_keyframe(np.array(words, np.uint32))
+        assert [self.counts[b] for b in range(len(keyframe.counts))] == list(keyframe.counts)
+        assert set(keyframe.cached_blocks) == self.cached
+        found = {seq.owner: list(seq.table) for seq in keyframe.sequences}
+        assert found == self.tables
+        waits = {
+            seq.owner: (seq.cause, seq.flags, [seq.blocker] if seq.blocker else [])
+            for seq in keyframe.sequences
+            if seq.cause and seq.flags
+        }
+        assert waits == {owner: wait for owner, wait in self.waits.items() if wait}
