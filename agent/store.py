@@ -16,8 +16,9 @@ from sqlalchemy import Connection, Engine, text
 from sqlalchemy.exc import DBAPIError, IntegrityError
 
 from agent import store_rows
+from agent.chunk_merge import MergePlan, plan_merge
 from agent.errors import StoreConflict, StoreUnwritable
-from agent.ledger_delta import LedgerDelta, RunShape, Snapshot
+from agent.ledger_delta import Chunk, LedgerDelta, RunShape, Snapshot
 from agent.read_models import RunState
 from agent.store_connection import StoreAddress, first_line, open_for_writing, parse_address
 from agent.store_resume import StoredRun, load_run
@@ -122,6 +123,7 @@ class RunWriter:
         self._statements = statements
         self._run_key = run.run_key if run else None
         self._position = run.position if run else None
+        self._small_chunks: tuple[Chunk, ...] = ()
 
     @property
     def run_key(self) -> int | None:
@@ -145,11 +147,14 @@ class RunWriter:
             with self._transaction() as connection:
                 key = self._move(connection, delta, shape, progress)
                 self._write(connection, key, delta)
-                self._touch(connection, key, delta, progress)
+                plan = plan_merge(self._small_chunks, delta)
+                self._merge(connection, key, delta.wall_offset_ns, plan)
+                self._touch(connection, key, delta, progress, plan)
         except IntegrityError as error:
             raise StoreConflict(str(self.stream), self._expected()) from error
         self._run_key = key
         self._position = progress.position
+        self._small_chunks = plan.waiting
         return key
 
     def end(self, state: RunState) -> None:
@@ -239,6 +244,14 @@ class RunWriter:
         if delta.config is not None:
             self._write_config(connection, key, delta)
 
+    def _merge(self, connection: Connection, key: int, offset: int, plan: MergePlan) -> None:
+        if plan.merged is None:
+            return
+        joined = [(key, chunk.seq0) for chunk in plan.joined]
+        connection.exec_driver_sql(self._statements.drop_chunk, joined)
+        rows = store_rows.chunk_rows(key, offset, (plan.merged,))
+        connection.exec_driver_sql(self._statements.insert["chunks"], rows)
+
     def _write_failures(self, connection: Connection, key: int, delta: LedgerDelta) -> None:
         # The commit that ends a run may stand at the same record as the one before it.
         first = connection.execute(
@@ -274,12 +287,18 @@ class RunWriter:
         )
 
     def _touch(
-        self, connection: Connection, key: int, delta: LedgerDelta, progress: Progress
+        self,
+        connection: Connection,
+        key: int,
+        delta: LedgerDelta,
+        progress: Progress,
+        plan: MergePlan,
     ) -> None:
         last_event = delta.t_ns + delta.wall_offset_ns if delta.t_ns else None
         values = (
-            *(sum(delta.stored), sum(delta.lost), len(delta.gaps), len(delta.chunks)),
-            sum(len(chunk.blob) for chunk in delta.chunks),
+            *(sum(delta.stored), sum(delta.lost), len(delta.gaps)),
+            len(delta.chunks) + plan.num_chunks,
+            sum(len(chunk.blob) for chunk in delta.chunks) + plan.num_bytes,
             *(delta.audits.passed, delta.audits.failed),
             *(last_event, progress.committed_at_ns, key),
         )

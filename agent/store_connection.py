@@ -161,7 +161,9 @@ _WRITE_PRAGMAS: Final = (
 
 def _server_engine(address: StoreAddress, *, read_only: bool) -> Engine:
     assert address.url is not None
-    options = "-c default_transaction_read_only=on" if read_only else ""
+    # Reading sees one state of the store for a whole answer, as SQLite gives it.
+    settings = ("read_only=on", "isolation=repeatable\\ read") if read_only else ()
+    options = " ".join(f"-c default_transaction_{setting}" for setting in settings)
     arguments = {"connect_timeout": 5, "application_name": "kvpulse"}
     if options:
         arguments["options"] = options

@@ -34,6 +34,7 @@ class Statements:
     move_position: str
     touch_run: str
     drop_states: str
+    drop_chunk: str
 
 
 def make_statements(dialect: str) -> Statements:
@@ -56,6 +57,7 @@ def make_statements(dialect: str) -> Statements:
         f" WHERE run_key={mark}",
         drop_states=f"UPDATE snapshots SET state_data=NULL WHERE run_key={mark} AND seq<{mark}"
         " AND state_data IS NOT NULL",
+        drop_chunk=f"DELETE FROM chunks WHERE run_key={mark} AND seq0={mark}",
     )
 
 

@@ -130,10 +130,13 @@ class StreamFollower:
         """Read into the ledger; return whether the stream has nothing more for now."""
         # The first commit holds the first record alone, a keyframe: so the first snapshot stands at
         # the very beginning, and the map can be rebuilt for every moment from there.
-        left = 1 if self._ledger is None else max_events
-        while left > 0:
+        wanted = 1 if self._ledger is None else max_events
+        got = 0
+        # A batch holds at most as many lane words as events were asked for, so it may fall short;
+        # the last stretch is not worth asking for again and again.
+        while 2 * got < wanted:
             before = sum(self._reader.position.counts)
-            batch = self._reader.read(left)
+            batch = self._reader.read(wanted - got)
             if batch is None:
                 return True
             if self._ledger is None:
@@ -142,7 +145,7 @@ class StreamFollower:
                 self._started_at_ns = batch.clock.wall_ns
             self._ledger.apply(batch)
             # A record without events still takes its time.
-            left -= max(len(batch.records), sum(batch.position.counts) - before)
+            got += max(1, len(batch.records), sum(batch.position.counts) - before)
         return False
 
     def _commit(self) -> bool:
