@@ -5,6 +5,7 @@
     ├── JournalError             a stream cannot be read
     │   ├── NotAJournalError     the bytes are no journal at all
     │   ├── UnsupportedVersionError   written by another version of the format
+    │   ├── UnreadableSegmentError    the system does not let us read it
     │   └── KeyframeDamagedError a keyframe's words contradict themselves
     └── IdentityKeyError         the key file is missing, short, or readable by others
 
@@ -54,6 +55,17 @@ class UnsupportedVersionError(JournalError):
         self.path = path
         self.found = found
         self.known = known
+
+
+class UnreadableSegmentError(JournalError):
+    """The system does not let us read a segment."""
+
+    def __init__(self, path: Path, error: OSError) -> None:
+        super().__init__(
+            f"cannot read {path}: {error.strerror}; segments belong to the engine's user alone, "
+            "so read them as that user or as root"
+        )
+        self.path = path
 
 
 class KeyframeDamagedError(JournalError):

@@ -8,9 +8,9 @@ from typing import Final
 
 import numpy as np
 
-from kvpulse.errors import NotAJournalError
+from kvpulse.errors import JournalError, NotAJournalError
 from kvpulse.events import MAX_KINDS
-from kvpulse.lifetime_lock import is_locked
+from kvpulse.lifetime_lock import LOCK_FILE, is_locked
 from kvpulse.loss_page import LossTotals, read_loss_page
 from kvpulse.record_checks import check_records
 from kvpulse.segment import (
@@ -312,7 +312,10 @@ def _directories(path: Path) -> list[Path]:
 
 
 def _is_stream(directory: Path) -> bool:
-    return (directory / "lock").exists() or bool(segment_numbers(directory))
+    try:
+        return os.path.lexists(directory / LOCK_FILE) or bool(segment_numbers(directory))
+    except JournalError:
+        return True  # whoever opens it is told why it cannot be read
 
 
 def _leading_bad(good: np.ndarray, looked_at: int, available: int) -> int:
@@ -329,7 +332,7 @@ def _newest(directory: Path, numbers: list[int], loss: LossTotals | None) -> tup
     for number in reversed(numbers):
         try:
             view = SegmentView(segment_path(directory, number), number)
-        except (OSError, DamagedSegmentError, NotAJournalError):
+        except (OSError, DamagedSegmentError, JournalError):
             continue
         live = view.live()
         view.close()

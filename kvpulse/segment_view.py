@@ -4,6 +4,7 @@ Records and lane words are copied with `pread`, so that a file that is cut short
 process; the header page alone is mapped, because the commit word must be read in one piece.
 """
 
+import errno
 import mmap
 import os
 import stat
@@ -12,7 +13,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from kvpulse.errors import NotAJournalError, UnsupportedVersionError
+from kvpulse.errors import NotAJournalError, UnreadableSegmentError, UnsupportedVersionError
 from kvpulse.events import FORMAT_VERSION, HEADER_BYTES, MAGIC, RECORD_BYTES
 from kvpulse.segment import (
     COMMIT_OFFSET,
@@ -51,10 +52,11 @@ class SegmentView:
             FileNotFoundError: The writer deleted it in the meantime.
             NotAJournalError: It does not start with the magic.
             UnsupportedVersionError: Another version of the format.
-            DamagedSegmentError: The header is damaged.
+            DamagedSegmentError: The header is damaged, or this is no regular file.
+            UnreadableSegmentError: The system does not let us read it.
         """
         self.number = number
-        self._descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        self._descriptor = _open(path)
         try:
             self.header = self._check(path)
             self._map = mmap.mmap(self._descriptor, HEADER_BYTES, access=mmap.ACCESS_READ)
@@ -107,17 +109,34 @@ class SegmentView:
         return header
 
 
+def _open(path: Path) -> int:
+    try:
+        return os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise DamagedSegmentError(f"{path} is a link") from error
+        raise UnreadableSegmentError(path, error) from error
+
+
 def segment_path(directory: Path, number: int) -> Path:
     """Return where a segment lies."""
     return directory / f"{number:0{SEGMENT_DIGITS}d}{SEGMENT_SUFFIX}"
 
 
 def segment_numbers(directory: Path) -> list[int]:
-    """Return the numbers of the published segments, oldest first."""
+    """Return the numbers of the published segments, oldest first; none where there is no directory.
+
+    Raises:
+        UnreadableSegmentError: The system does not let us look.
+    """
     try:
         names = os.listdir(directory)
-    except OSError:
+    except (FileNotFoundError, NotADirectoryError):
         return []
+    except OSError as error:
+        raise UnreadableSegmentError(directory, error) from error
     return sorted(
         int(stem)
         for name in names
