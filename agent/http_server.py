@@ -60,6 +60,7 @@ def start_http_server(app: ASGIApp, *, host: str, port: int) -> HttpServer:
         app,
         access_log=False,
         log_config=None,
+        log_level="warning",
         lifespan="off",
         server_header=False,
         limit_concurrency=MAX_CONNECTIONS,
