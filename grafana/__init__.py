@@ -1,0 +1,1 @@
+"""Grafana boards as code; `python -m grafana.generate` writes their JSON."""
