@@ -89,28 +89,31 @@ def decode_keyframe_arrays(words: npt.NDArray[np.uint32]) -> KeyframeArrays:
     if len(data) < PREFIX_WORDS:
         raise KeyframeDamagedError(f"a keyframe of {len(data)} words is too short")
     prefix = PREFIX.unpack_from(data.tobytes()[: PREFIX.size])
-    version, step, gpu, host, hashed, cached, live, entries, num_strings, text_words, _ = prefix
+    version, step, gpu, host, hashed, cached, live, entries, num_strings, text_words, dense = prefix
     if version != KEYFRAME_VERSION:
         raise KeyframeDamagedError(f"keyframe version {version} is unknown; update kvpulse")
-    sizes = [gpu, host, hashed, 2 * hashed, cached, SEQUENCE_WORDS * live, entries, text_words]
+    sizes = [gpu, host, hashed, 2 * hashed, 2 * dense, cached]
+    sizes += [SEQUENCE_WORDS * live, entries, text_words]
     if PREFIX_WORDS + sum(sizes) != len(data):
         raise KeyframeDamagedError(
             f"a keyframe of {len(data)} words says it has {PREFIX_WORDS + sum(sizes)}"
         )
     parts = np.split(data[PREFIX_WORDS:], np.cumsum(sizes)[:-1])
-    sequences = np.frombuffer(parts[5].tobytes(), SEQUENCE_DTYPE)
+    sequences = np.frombuffer(parts[6].tobytes(), SEQUENCE_DTYPE)
     if int(sequences["table_entries"].sum(dtype=np.int64)) != entries:
         raise KeyframeDamagedError("a keyframe's tables and its sequences disagree")
+    by_block = np.frombuffer(parts[4].tobytes(), "<u8")
+    named = np.flatnonzero(by_block)
     return KeyframeArrays(
         step=step,
         counts=parts[0],
         host_counts=parts[1],
-        hashed_blocks=parts[2],
-        hashes=np.frombuffer(parts[3].tobytes(), "<u8"),
-        cached_blocks=parts[4],
+        hashed_blocks=np.concatenate([parts[2], named.astype(np.uint32)]),
+        hashes=np.concatenate([np.frombuffer(parts[3].tobytes(), "<u8"), by_block[named]]),
+        cached_blocks=parts[5],
         sequences=sequences,
-        tables=parts[6],
-        strings=_decode_strings(parts[7].tobytes(), num_strings),
+        tables=parts[7],
+        strings=_decode_strings(parts[8].tobytes(), num_strings),
     )
 
 

@@ -182,12 +182,23 @@ def unpack_header(page: bytes, *, file_bytes: int) -> SegmentHeader | None:
 class WritableSegment:
     """A reserved segment, mapped; `publish` gives it its name."""
 
-    __slots__ = ("commit", "directory", "lane", "map", "number", "records", "shape", "state")
+    __slots__ = (
+        "commit",
+        "lane",
+        "map",
+        "number",
+        "path",
+        "records",
+        "reserved_path",
+        "shape",
+        "state",
+    )
 
     def __init__(
         self, directory: Path, number: int, shape: SegmentShape, mapped: mmap.mmap
     ) -> None:
-        self.directory = directory
+        self.path = str(directory / f"{number:08d}{SEGMENT_SUFFIX}")  # once published
+        self.reserved_path = str(directory / f"{number:08d}{RESERVED_SUFFIX}")  # until then
         self.number = number
         self.shape = shape
         self.map = mapped
@@ -198,16 +209,6 @@ class WritableSegment:
         self.records = whole[HEADER_BYTES:records_end]
         self.state = whole[STATE_OFFSET : STATE_OFFSET + 8].cast("Q")
         self.commit = whole[COMMIT_OFFSET : COMMIT_OFFSET + 8].cast("Q")
-
-    @property
-    def path(self) -> Path:
-        """Where the segment lies once published."""
-        return self.directory / f"{self.number:08d}{SEGMENT_SUFFIX}"
-
-    @property
-    def reserved_path(self) -> Path:
-        """Where it lies until then."""
-        return self.directory / f"{self.number:08d}{RESERVED_SUFFIX}"
 
     def publish(self) -> None:
         """Give the segment its name, so that readers see it."""

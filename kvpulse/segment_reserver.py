@@ -20,6 +20,7 @@ from kvpulse.segment import (
     SEGMENT_SUFFIX,
     SegmentShape,
     WritableSegment,
+    ordering_in_force,
     process_identity,
     reserve_segment,
 )
@@ -40,6 +41,7 @@ class SegmentReserver:
         self._handed: WritableSegment | None = None  # taken, and not published yet
         self.loss: LossPage | None = None
         self.process = process_identity()
+        self.ordering = ordering_in_force()
         self.failure = ""  # why the last attempt failed; empty when it did not
         self.gone_number = -1  # the published segment that was found removed
         self.on_gone: Callable[[], None] | None = None
@@ -109,7 +111,7 @@ class SegmentReserver:
         self._drop_retired()
         segment = self.take()
         if segment is not None:
-            _unlink(segment.reserved_path)
+            _unlink(Path(segment.reserved_path))
             segment.unmap()
         for page in [*self._old_pages, *([self.loss] if self.loss else [])]:
             page.unmap()

@@ -10,14 +10,13 @@ follows the records themselves, as `ShadowPool`'s does.
 from typing import Final
 
 from kvpulse.events import Kind
-from kvpulse.keyframe import encode_keyframe
+from kvpulse.keyframe import Part, encode_keyframe
 from kvpulse.segment import (
     STATE_CLOSED,
     STATE_FINISHED,
     STATE_OPEN,
     SegmentHeader,
     WritableSegment,
-    ordering_in_force,
 )
 from kvpulse.stream_state import PACK, Snapshot, StreamState
 
@@ -136,7 +135,7 @@ class StreamRotation(StreamState):
             total_blocks=total_blocks,
             host_blocks=host_blocks,
             block_size=block_size,
-            ordering=ordering_in_force(),
+            ordering=self._reserver.ordering,
             process=self._reserver.process,
             unwritten_records=self._unwritten_records,
             emitted=tuple(self._emitted),
@@ -158,24 +157,25 @@ class StreamRotation(StreamState):
         try:
             keyframe = self._snapshot() if self._snapshot is not None else None
             strings = {string_id: text for text, string_id in self._strings.items()}
-            data = encode_keyframe(keyframe, strings) if keyframe is not None else b""
-            if not data or not self._put_keyframe(data):
+            if keyframe is None or not self._put_keyframe(encode_keyframe(keyframe, strings)):
                 self.missing_keyframes += 1
         except Exception:  # noqa: BLE001 - a failing snapshot costs the keyframe, nothing else
             self.missing_keyframes += 1
 
-    def _put_keyframe(self, data: bytes) -> bool:
+    def _put_keyframe(self, parts: list[Part]) -> bool:
         """Write a keyframe's words and record; False where they would not leave room for events."""
         segment = self._segment
         assert segment is not None
-        words = len(data) // 4
+        words = sum(map(len, parts)) // 4
         first = self._word
         at = self._index
         half_full = words > segment.shape.lane_capacity >> 1
         if half_full or first + words > segment.shape.lane_capacity or at >= segment.shape[0]:
             return False
         start = segment.shape.lane_offset + 4 * first
-        segment.map[start : start + len(data)] = data
+        for part in parts:
+            segment.map[start : start + len(part)] = part
+            start += len(part)
         records, clock, base, emitted, commit, _ = self._hot
         PACK(records, at << 5, clock(), base + at, KEYFRAME, 0, 0, 0, first, words, 0)
         emitted[KEYFRAME] += 1

@@ -69,10 +69,10 @@ class Watched(Recorder):
             *others, lane = self._hot
             self._hot = (*others, SlowLane(lane, self))
 
-    def _put_keyframe(self, data):
+    def _put_keyframe(self, parts):
         def work():
             self.linger()
-            return super(Watched, self)._put_keyframe(data)
+            return super(Watched, self)._put_keyframe(parts)
 
         return self.inside(KEYFRAME, work)
 

@@ -132,7 +132,7 @@ def test_random_words_are_no_keyframe_or_a_clear_error(data, cut):
 
     from kvpulse.keyframe import encode_keyframe
 
-    words = np.frombuffer(encode_keyframe(busy_keyframe(), {1: "acme"}), np.uint32).copy()
+    words = np.frombuffer(b"".join(encode_keyframe(busy_keyframe(), {1: "acme"})), np.uint32).copy()
     noise = np.frombuffer(data[: len(data) // 4 * 4], np.uint32)
     at = min(cut, len(words))
     words[at : at + len(noise)] = noise[: len(words) - at]

@@ -189,13 +189,13 @@ def test_a_large_pool_gets_segments_whose_lane_holds_eight_keyframes(record):
     shape = recorder._reserver.shape
     assert shape.lane_capacity >= 8 * 6 * 4096
     assert 4 * shape.record_capacity * 8 == 3 * shape.lane_capacity * 4
-    assert recorder._segment.path.stat().st_size == shape.file_bytes
+    assert Path(recorder._segment.path).stat().st_size == shape.file_bytes
 
 
 def test_a_default_segment_is_16_mib(record):
     recorder = record(segment_bytes=16 * 2**20)
 
-    assert recorder._segment.path.stat().st_size == 16 * 2**20
+    assert Path(recorder._segment.path).stat().st_size == 16 * 2**20
 
 
 def test_directories_are_private_and_files_too(record):
