@@ -8,6 +8,7 @@ from engine.clock import Clock, SystemClock, VirtualClock
 from engine.cost_model import CostModel
 from engine.errors import EngineError
 from engine.generation import TextCodec
+from engine.model_files import find_model
 from engine.runner import ModelRunner
 from engine.serve_options import ServeOptions
 from engine.simulated_runner import SimulatedRunner
@@ -53,12 +54,13 @@ def load_model(options: ServeOptions, *, wall_ns: Callable[[], int]) -> LoadedMo
     """
     if options.simulated:
         return _simulate(options, wall_ns)
+    path = None if options.model == "random" else find_model(options.model)
     try:
         import torch
 
         if options.threads is not None:
             torch.set_num_threads(options.threads)
-        return _random(options) if options.model == "random" else _from_file(options)
+        return _random(options) if path is None else _from_file(options, path)
     except ModuleNotFoundError as error:
         raise TorchMissingError(error.name or "torch") from error
 
@@ -91,13 +93,11 @@ def _random(options: ServeOptions) -> LoadedModel:
     return LoadedModel(runner, text, SystemClock(), ("random", RANDOM_CONFIG.name))
 
 
-def _from_file(options: ServeOptions) -> LoadedModel:
+def _from_file(options: ServeOptions, path: Path) -> LoadedModel:
     from engine.gguf_file import GgufFile
-    from engine.model_files import find_model
     from engine.tokenizer import GgufTokenizer
     from engine.torch_runner import TorchRunner
 
-    path = find_model(options.model)
     with GgufFile(path) as file:
         text = GgufTokenizer(file)
     runner = TorchRunner.from_gguf(

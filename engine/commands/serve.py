@@ -1,6 +1,7 @@
 """`kvpulse serve`: an engine behind an OpenAI-compatible API, its KV cache recorded."""
 
 import asyncio
+import contextlib
 import json
 import logging
 import os
@@ -11,7 +12,8 @@ from typing import Final
 
 from engine.errors import EngineError
 from engine.listening import Listener, bind_exactly, bind_next_free
-from engine.loaded_model import load_model
+from engine.loaded_model import TorchMissingError, load_model
+from engine.model_files import ModelFileError
 from engine.serve_options import DEFAULT_PORT, ServeOptions, parse_options
 from engine.served import ServedEngine
 from engine.serving import Serving
@@ -22,6 +24,7 @@ from kvpulse.paths import journal_dir, key_path, store_path
 EXIT_GOOD: Final = 0
 EXIT_FAILED: Final = 1
 EXIT_CONFIG: Final = 2
+EXIT_UNREACHABLE: Final = 3
 
 _log = logging.getLogger("kvpulse.serve")
 
@@ -33,6 +36,9 @@ def main(argv: list[str]) -> int:
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
     try:
         return asyncio.run(_Server(options).run())
+    except (ModelFileError, TorchMissingError) as error:
+        print(f"kvpulse serve: {error}", file=sys.stderr)
+        return EXIT_UNREACHABLE
     except (EngineError, KvpulseError) as error:
         print(f"kvpulse serve: {error}", file=sys.stderr)
         return EXIT_CONFIG
@@ -52,6 +58,11 @@ class _Server:
         options = self._options
         options.engine_config()  # a bad limit is said before the model is loaded
         listener = _listen(options)
+        with contextlib.closing(listener.socket):
+            return await self._serve(listener, started)
+
+    async def _serve(self, listener: Listener, started: float) -> int:
+        options = self._options
         model = load_model(options, wall_ns=time.monotonic_ns)
         key = load_or_create_key(options.key_file)
         served = ServedEngine(options, model, KeyedHashes(key, options.tenants))

@@ -1,0 +1,133 @@
+"""`kvpulse summary`: what one run of an engine left in the store, and whether it adds up."""
+
+import argparse
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Final
+
+import numpy as np
+
+from agent.commands.exit_codes import ExitCode
+from agent.config import load_config
+from agent.errors import ConfigError
+from agent.read_models import RunRow
+from agent.reads import Reads, open_reads
+
+SECOND_NS: Final = 1_000_000_000
+MOST_POINTS: Final = 10_000_000  # so that the tier of one second is read
+
+
+@dataclass(frozen=True, slots=True)
+class RunSummary:
+    """One run in numbers.
+
+    Attributes:
+        per_kind: Events of each kind: how many are stored, how many are known lost.
+        ledger_balanced: At least one audit was held against the ledger, and none failed.
+        active_blocks_at_end: None when no rollup says it.
+        leaked_blocks: Blocks still active although their owner ended, with that owner.
+    """
+
+    engine: str
+    run_id: str
+    state: str
+    stored: int
+    lost: int
+    per_kind: dict[str, dict[str, int]]
+    audits_passed: int
+    audits_failed: int
+    ledger_balanced: bool
+    seconds_with_pool_wait: int
+    active_blocks_at_end: int | None
+    leaked_blocks: list[dict[str, int]]
+
+    @property
+    def is_good(self) -> bool:
+        """Whether nothing was lost, no audit failed and no block leaked."""
+        return not (self.lost or self.audits_failed or self.leaked_blocks)
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run `kvpulse summary`."""
+    arguments = _parser().parse_args(argv)
+    config = load_config({"store": arguments.store, "config": arguments.config}, os.environ)
+    reads = open_reads(config.store)
+    try:
+        summary = summarize(reads, _choose(reads, arguments.engine, arguments.run))
+    finally:
+        reads.close()
+    print(json.dumps(asdict(summary)) if arguments.json else "\n".join(_in_words(summary)))
+    return ExitCode.GOOD if summary.is_good else ExitCode.BAD_ANSWER
+
+
+def summarize(reads: Reads, run: RunRow) -> RunSummary:
+    """Read one run's totals, audits, waits and leaks."""
+    end_ns = (run.last_event_at_ns or run.started_at_ns) + SECOND_NS
+    names = ("wait_pool_ns", "active_blocks")
+    series = reads.series(run.run_key, names, run.started_at_ns - SECOND_NS, end_ns, MOST_POINTS)
+    active = series.values["active_blocks"]
+    active = active[~np.isnan(active)]
+    totals = reads.totals(run.run_key)
+    leaks = [leak for leak in reads.leaks(run.run_key) if leak.ended_at_ns is None]
+    return RunSummary(
+        engine=run.engine,
+        run_id=run.run_id,
+        state=run.state.value,
+        stored=run.events_stored,
+        lost=run.events_lost,
+        per_kind={kind: {"stored": n.stored, "lost": n.lost} for kind, n in totals.items()},
+        audits_passed=run.audits_passed,
+        audits_failed=run.audits_failed,
+        ledger_balanced=run.audits_passed > 0 and run.audits_failed == 0,
+        seconds_with_pool_wait=int((series.values["wait_pool_ns"] > 0).sum()),
+        active_blocks_at_end=int(active[-1]) if len(active) else None,
+        leaked_blocks=[{"block": leak.block, "owner": leak.owner} for leak in leaks],
+    )
+
+
+def _choose(reads: Reads, engine: str | None, run_id: str | None) -> RunRow:
+    names = [row.engine for row in reads.engines()]
+    if engine is None and len(names) == 1:
+        engine = names[0]
+    runs = reads.runs(engine) if engine in names and engine is not None else []
+    for run in runs:
+        if run_id in (None, run.run_id):
+            return run
+    if not runs:
+        accepted = f"one of the store's engines: {', '.join(names) or 'none yet'}"
+        raise ConfigError("--engine", engine or "nothing", accepted)
+    newest = ", ".join(run.run_id for run in runs[:3])
+    raise ConfigError("--run", run_id or "nothing", f"a run of {engine}, such as {newest}")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="kvpulse summary",
+        description=__doc__,
+        epilog="Exit code 1: events were lost, an audit failed, or blocks leaked.",
+    )
+    parser.add_argument("--engine", help="needed where the store holds more than one")
+    parser.add_argument("--run", metavar="ID", help="default: the engine's newest run")
+    parser.add_argument("--store", metavar="PATH|URL", help="default: the agent's store")
+    parser.add_argument("--config", metavar="FILE", help="TOML file with a table [agent]")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    return parser
+
+
+def _in_words(summary: RunSummary) -> list[str]:
+    lines = [
+        f"{summary.engine} {summary.run_id} ({summary.state})",
+        f"events: {summary.stored} stored, {summary.lost} lost",
+        f"audits: {summary.audits_passed} passed, {summary.audits_failed} failed",
+        f"seconds in which somebody waited for blocks: {summary.seconds_with_pool_wait}",
+    ]
+    if summary.active_blocks_at_end is not None:
+        lines.append(f"active blocks at the end: {summary.active_blocks_at_end}")
+    by_owner: dict[int, list[int]] = {}
+    for leak in summary.leaked_blocks:
+        by_owner.setdefault(leak["owner"], []).append(leak["block"])
+    for owner, blocks in by_owner.items():
+        lines.append(f"leaked by sequence {owner}: blocks {', '.join(map(str, sorted(blocks)))}")
+    return lines

@@ -1,0 +1,66 @@
+"""`kvpulse demo`: everything at once, with a workload that puts the pool under pressure."""
+
+import json
+import sys
+from typing import Final
+
+from engine.demo.options import DemoOptions, parse_options
+from engine.demo.places import Places
+from engine.demo.run import Demo
+from engine.demo.summary import DemoSummary, in_words
+from engine.errors import EngineError
+from kvpulse.errors import KvpulseError
+
+EXIT_GOOD: Final = 0
+EXIT_BAD: Final = 1
+EXIT_FAILED: Final = 3
+
+
+def main(argv: list[str]) -> int:
+    """Run one demonstration."""
+    options = parse_options(argv)
+    _say_what(options)
+    places = Places.choose(options)
+    try:
+        summary = Demo(options, places).run()
+    except (EngineError, KvpulseError) as error:
+        _say(f"kvpulse demo: {error}")
+        _say("\n".join(places.clean_up(keep=True)))
+        return EXIT_FAILED
+    except KeyboardInterrupt:
+        places.clean_up(keep=False)
+        _say("stopped before the end; nothing was summed up")
+        return EXIT_GOOD
+    except BaseException:
+        places.clean_up(keep=True)
+        raise
+    _print_summary(options, summary)
+    left = places.clean_up(keep=bool(summary.faults))
+    _say("kept " + "; ".join(left))
+    return EXIT_BAD if summary.faults else EXIT_GOOD
+
+
+def _say_what(options: DemoOptions) -> None:
+    if options.why_simulated:
+        _say(f"no real model: {options.why_simulated}; simulating one instead")
+    shape = options.shape
+    what = "a simulated engine" if options.simulated else "SmolLM2 on this machine's CPU"
+    _say(
+        f"starting {what}, {shape.num_blocks} blocks of {shape.block_size} tokens, with an agent"
+        + (" and a dashboard" if options.dashboard else "")
+    )
+    if options.fault:
+        _say(f"with the fault {options.fault}")
+
+
+def _print_summary(options: DemoOptions, summary: DemoSummary) -> None:
+    if options.json:
+        print(json.dumps(summary.as_json()), flush=True)
+    else:
+        print("\n".join(in_words(summary)), flush=True)
+    for fault in summary.faults:
+        _say(f"NOT GOOD: {fault}")
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)

@@ -1,0 +1,1 @@
+"""The demonstration: child processes, a mixed workload over HTTP, and a summary."""

@@ -1,0 +1,119 @@
+"""What `kvpulse demo` was told, and where it keeps things."""
+
+import argparse
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final
+
+from engine.demo.workload import REAL_SHAPE, SIMULATED_SHAPE, DemoShape
+from engine.errors import EngineError
+from engine.faults import FAULT_NAMES
+from engine.model_files import find_model
+
+ENGINE_NAME: Final = "demo"
+ROOM_FOR_JOURNAL_BYTES: Final = 128 << 20
+_NEEDED_MODULES: Final = ("torch", "tokenizers")
+
+
+@dataclass(frozen=True, slots=True)
+class DemoOptions:
+    """Settings of one demonstration.
+
+    Attributes:
+        seconds: How long the workload runs; None: until Ctrl-C.
+        why_simulated: Why there is no real model; "" if that was asked for, None if there is one.
+        journal: Where the journal is to lie and stay; None: a folder that is removed at the end.
+        store: The store; None: the default one, which keeps the history of earlier demonstrations.
+        fresh: Use a store of its own, in a temporary folder.
+        port: Of the engine; None: the next free one.
+    """
+
+    seconds: float | None
+    why_simulated: str | None
+    fault: str
+    dashboard: bool
+    json: bool
+    journal: Path | None
+    store: str | None
+    fresh: bool
+    port: int | None
+    seed: int
+
+    @property
+    def simulated(self) -> bool:
+        """Whether tokens come from the cost model."""
+        return self.why_simulated is not None
+
+    @property
+    def shape(self) -> DemoShape:
+        """How large engine and workload are."""
+        return SIMULATED_SHAPE if self.simulated else REAL_SHAPE
+
+
+def parse_options(argv: Sequence[str]) -> DemoOptions:
+    """Read the command line; look whether a real model can be served."""
+    given = _parser().parse_args(argv)
+    return DemoOptions(
+        seconds=given.seconds,
+        why_simulated="" if given.simulated else why_no_model(),
+        fault=given.fault,
+        dashboard=not given.no_dashboard,
+        json=given.json,
+        journal=given.journal,
+        store=given.store,
+        fresh=given.fresh,
+        port=given.port,
+        seed=given.seed,
+    )
+
+
+def why_no_model() -> str | None:
+    """Say what is missing for a real model; None if nothing is."""
+    for module in _NEEDED_MODULES:
+        if find_spec(module) is None:
+            return f"{module} is not installed"
+    try:
+        find_model()
+    except EngineError as error:
+        return str(error)
+    return None
+
+
+def has_room(folder: Path) -> bool:
+    """Whether a journal may grow in this folder, which need not exist yet."""
+    existing = next(path for path in (folder, *folder.parents) if path.exists())
+    try:
+        return shutil.disk_usage(existing).free >= ROOM_FOR_JOURNAL_BYTES
+    except OSError:
+        return False
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="kvpulse demo",
+        description="Start engine, agent and dashboard, and send them a mixed workload.",
+        epilog="Exit code 1: events were lost, an audit failed, or blocks leaked. Ctrl-C ends it.",
+    )
+    add = parser.add_argument
+    add("--seconds", type=_positive, metavar="N", help="end after so long (runs until Ctrl-C)")
+    add("--simulated", action="store_true", help="no model and no torch")
+    add("--fault", default="", choices=("", *FAULT_NAMES), help="misbehave on purpose")
+    add("--no-dashboard", action="store_true", help="do not start the pages")
+    add("--json", action="store_true", help="print the summary as one JSON object")
+    add("--journal", type=Path, metavar="DIR", help="keep the journal here")
+    store = parser.add_mutually_exclusive_group()
+    store.add_argument("--store", metavar="PATH|URL", help="store of the agent (its default)")
+    store.add_argument("--fresh", action="store_true", help="a new store, in a temporary folder")
+    add("--port", type=int, help="exactly this port for the engine (8000 or the next free one)")
+    add("--seed", type=int, default=1, help="of the workload (1)")
+    return parser
+
+
+def _positive(text: str) -> float:
+    value = float(text)
+    if not 0 < value < 1e9:
+        raise argparse.ArgumentTypeError(f"{text} is not a time that can pass")
+    return value

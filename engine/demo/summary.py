@@ -1,0 +1,127 @@
+"""Hold what the engine counted at the source against what the agent stored of it."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class DemoSummary:
+    """One demonstration in numbers.
+
+    Attributes:
+        events_emitted: Counted by pool and scheduler, not by whoever records them.
+        per_kind: For each kind of event: emitted, stored, lost.
+        requests: Requests that arrived; the sum of `finished_by_reason`.
+        ledger_balanced: Every audit agreed, and emitted = stored + lost for each kind.
+        leaked_blocks: Each with the owner that ended without giving it back.
+    """
+
+    events_emitted: int
+    events_stored: int
+    events_lost: int
+    per_kind: dict[str, dict[str, int]]
+    requests: int
+    finished_by_reason: dict[str, int]
+    rejected_by_reason: dict[str, int]
+    preemptions: int
+    prefix_hit_tokens: int
+    cancelled: int
+    seconds_with_pool_wait: int
+    audits_passed: int
+    audits_failed: int
+    ledger_balanced: bool
+    active_blocks_at_end: int | None
+    leaked_blocks: list[dict[str, int]]
+
+    @property
+    def faults(self) -> list[str]:
+        """What is wrong, in words; empty when all is well."""
+        found = []
+        if self.events_lost:
+            found.append(f"{self.events_lost} events were lost")
+        if self.audits_failed:
+            found.append(f"{self.audits_failed} audits failed")
+        if unaccounted := self._unaccounted():
+            found.append(f"emitted is not stored + lost for {', '.join(unaccounted)}")
+        if self.leaked_blocks:
+            found.append(f"{len({leak['block'] for leak in self.leaked_blocks})} blocks leaked")
+        return found
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the summary as the command prints it."""
+        return asdict(self)
+
+    def _unaccounted(self) -> list[str]:
+        return [
+            kind
+            for kind, count in self.per_kind.items()
+            if count["emitted"] != count["stored"] + count["lost"]
+        ]
+
+
+def summarize(accounts: Mapping[str, Any], stored: Mapping[str, Any]) -> DemoSummary:
+    """Join the engine's accounts with what `kvpulse summary --json` says of the same run."""
+    per_kind = {
+        kind: {
+            "emitted": accounts["per_kind"].get(kind, 0),
+            "stored": stored["per_kind"].get(kind, {}).get("stored", 0),
+            "lost": stored["per_kind"].get(kind, {}).get("lost", 0),
+        }
+        for kind in sorted({*accounts["per_kind"], *stored["per_kind"]})
+    }
+    adds_up = all(n["emitted"] == n["stored"] + n["lost"] for n in per_kind.values())
+    return DemoSummary(
+        events_emitted=accounts["events_emitted"],
+        events_stored=stored["stored"],
+        events_lost=stored["lost"],
+        per_kind=per_kind,
+        requests=accounts["requests"],
+        finished_by_reason=accounts["finished_by_reason"],
+        rejected_by_reason=accounts["rejected_by_reason"],
+        preemptions=accounts["preemptions"],
+        prefix_hit_tokens=accounts["prefix_hit_tokens"],
+        cancelled=accounts["cancelled"],
+        seconds_with_pool_wait=stored["seconds_with_pool_wait"],
+        audits_passed=stored["audits_passed"],
+        audits_failed=stored["audits_failed"],
+        ledger_balanced=stored["ledger_balanced"] and adds_up,
+        active_blocks_at_end=stored["active_blocks_at_end"],
+        leaked_blocks=stored["leaked_blocks"],
+    )
+
+
+def in_words(summary: DemoSummary) -> list[str]:
+    """Return the summary as people read it."""
+    lines = [
+        f"events: {summary.events_emitted} emitted, {summary.events_stored} stored, "
+        f"{summary.events_lost} lost",
+        f"audits: {summary.audits_passed} passed, {summary.audits_failed} failed",
+        f"requests: {summary.requests} ({_counts(summary.finished_by_reason)})",
+        f"refused: {_counts(summary.rejected_by_reason) or 'none'}",
+        f"preemptions: {summary.preemptions}; tokens found in the prefix cache: "
+        f"{summary.prefix_hit_tokens}; seconds with a wait for blocks: "
+        f"{summary.seconds_with_pool_wait}",
+        f"active blocks at the end: {summary.active_blocks_at_end}",
+    ]
+    by_owner: dict[int, list[int]] = {}
+    for leak in summary.leaked_blocks:
+        by_owner.setdefault(leak["owner"], []).append(leak["block"])
+    for owner, blocks in sorted(by_owner.items()):
+        lines.append(f"LEAK: sequence {owner} ended and kept blocks {_listed(blocks)}")
+    return lines
+
+
+def _counts(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{count} {name}" for name, count in sorted(counts.items()))
+
+
+def _listed(blocks: list[int]) -> str:
+    """Return ids in order, neighbours as a range."""
+    runs: list[list[int]] = []
+    for block in sorted(blocks):
+        if runs and runs[-1][1] == block - 1:
+            runs[-1][1] = block
+        else:
+            runs.append([block, block])
+    return ", ".join(str(low) if low == high else f"{low}-{high}" for low, high in runs)
