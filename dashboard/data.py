@@ -118,7 +118,7 @@ class Data:
             rejected=rejected,
             rejected_by_reason=self.label_totals(engine, "rejected", recent),
             preempted=total_of(series, "preempted") or 0,
-            open_leaks=len(self.open_leaks(engine)),
+            leaked_blocks=len({leak.block for leak in self.open_leaks(engine)}),
         )
         ttft = self._reads.latency_summary(engine.run_key, "ttft", recent.start_ns, recent.end_ns)
         return EngineState(

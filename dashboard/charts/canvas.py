@@ -4,7 +4,6 @@ from typing import Any, Final
 
 import plotly.graph_objects as go
 
-from dashboard.formats import words
 from dashboard.frames.marks import Marks
 from dashboard.frames.series import Window
 from dashboard.theme import MARK_COLOURS, UNKNOWN
@@ -16,10 +15,6 @@ CONFIG: Final[dict[str, Any]] = {
     "scrollZoom": False,
     "doubleClick": "reset",
 }
-MARK_WORDS: Final = {
-    "restart": "restart", "gap": "gap", "config": "config", "leak": "leak",
-    "audit_failed": "audit failed",
-}  # fmt: skip
 
 
 def time_chart(
@@ -90,7 +85,7 @@ def add_marks(figure: Any, marks: Marks) -> None:
         notes.append(
             {
                 "x": x, "y": 1, "xref": "x", "yref": "paper", "yanchor": "top", "xanchor": "left",
-                "showarrow": False, "text": MARK_WORDS.get(mark.kind, words(mark.kind)),
+                "showarrow": False, "text": mark.label,
                 "font": {"size": 10, "color": "#ffffff"}, "bgcolor": colour, "borderpad": 2,
                 "hovertext": mark_text(mark.text),
             }
@@ -100,4 +95,5 @@ def add_marks(figure: Any, marks: Marks) -> None:
 
 def mark_text(text: str) -> str:
     """Return a mark's text for Plotly, which reads a few HTML tags: they stay text."""
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    plain = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return plain.replace("\n", "<br>")

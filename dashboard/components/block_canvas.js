@@ -79,7 +79,7 @@ function paint(canvas, view, width, styles) {
     }
   });
   context.globalAlpha = 1;
-  outline(context, view, grid, LEAK, "#dc2626");
+  if (!view.leaksAreRed) outline(context, view, grid, LEAK, "#dc2626");
   outline(context, view, grid, LIT, text);
   labelRows(context, grid, text);
   return grid;

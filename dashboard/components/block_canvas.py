@@ -46,6 +46,7 @@ def payload_of(blocks: "BlockMap", view: GridView) -> dict[str, Any]:
             for swatch in view.swatches
         ],
         "tenants": {str(key): name for key, name in blocks.tenants.items()},
+        "leaksAreRed": view.leaks_are_red,
         "anyLit": view.num_lit > 0,
     }
 

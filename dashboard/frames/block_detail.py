@@ -94,6 +94,8 @@ def moment_words(blocks: "BlockMap") -> str:
 
 def leak_words(leaks: Sequence[Leak]) -> str:
     """Name the leaked blocks, per owner."""
+    # Several ended sequences may have held the same block: it is one leaked block.
+    blocks = {leak.block for leak in leaks}
     by_owner: dict[int, list[int]] = {}
     for leak in leaks:
         by_owner.setdefault(leak.owner, []).append(leak.block)
@@ -103,8 +105,8 @@ def leak_words(leaks: Sequence[Leak]) -> str:
     ]
     more = len(by_owner) - OWNERS_SHOWN
     rest = f"; and of {more} more sequences" if more > 0 else ""
-    noun = "block" if len(leaks) == 1 else "blocks"
-    return f"{count(len(leaks))} {noun} outlived their owner. Of {'; of '.join(parts)}{rest}."
+    noun = "block" if len(blocks) == 1 else "blocks"
+    return f"{count(len(blocks))} {noun} outlived their owner. Of {'; of '.join(parts)}{rest}."
 
 
 def block_words(blocks: Sequence[int]) -> str:

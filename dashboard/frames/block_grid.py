@@ -55,6 +55,7 @@ class GridView:
     swatches: list[Swatch]
     legend: list[Swatch]
     num_lit: int
+    leaks_are_red: bool  # the colouring says it already; no outline is needed
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +97,7 @@ def grid_of(
         swatches=swatches,
         legend=legend_of(swatches, keep_empty=colour_by is ColourBy.STATE),
         num_lit=len(lit_ids),
+        leaks_are_red=colour_by is ColourBy.STATE,
     )
 
 

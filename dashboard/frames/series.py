@@ -72,12 +72,12 @@ def gauges(series: Series) -> Curves:
 def rates(series: Series | LabelledSeries, end_ns: int, *, unit: float = 1.0) -> Curves:
     """Return counters per second of engine time, in `unit`s.
 
-    The newest interval is divided by the time that has passed in it; if that is less than half of
-    it, it is left out rather than drawn as a fall that did not happen.
+    The newest interval is divided by the time that has passed in it. While that is less than half,
+    or not known to a good part of it (one second), it is left out: no fall, no spike is made up.
     """
     t_ns, values = series.t_ns, series.values
     elapsed = np.minimum((end_ns - t_ns) / NANOSECONDS, series.tier_seconds)
-    keep = elapsed >= series.tier_seconds / 2
+    keep = elapsed >= series.tier_seconds * (1 if series.tier_seconds == 1 else 0.5)
     per_second = {name: curve[keep] / (elapsed[keep] * unit) for name, curve in values.items()}
     t_ns, per_second = with_breaks(t_ns[keep], per_second, series.tier_seconds)
     return Curves(as_times(t_ns), per_second, series.tier_seconds)

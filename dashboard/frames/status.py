@@ -43,7 +43,7 @@ class Facts:
     rejected: float
     rejected_by_reason: dict[str, float]
     preempted: float
-    open_leaks: int
+    leaked_blocks: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,10 +113,10 @@ def broken(facts: Facts) -> Finding | None:
 
 def leaking(facts: Facts) -> Finding | None:
     """Say that blocks outlived their owners."""
-    if not facts.open_leaks:
+    if not facts.leaked_blocks:
         return None
-    noun = "block is" if facts.open_leaks == 1 else "blocks are"
-    return (f"{count(facts.open_leaks)} {noun} still active after their owner ended", Tone.BAD)
+    noun = "block is" if facts.leaked_blocks == 1 else "blocks are"
+    return (f"{count(facts.leaked_blocks)} {noun} still active after their owner ended", Tone.BAD)
 
 
 def waiting(facts: Facts) -> Finding | None:

@@ -5,6 +5,7 @@ import streamlit as st
 from agent.read_models import EngineRow
 from dashboard.charts.event_rates import event_rate_chart
 from dashboard.formats import count, unmarked
+from dashboard.frames.block_detail import leak_words
 from dashboard.frames.telemetry import gaps_table, headline, health_tiles, kinds_table
 from dashboard.page import Page, wall_ns
 from dashboard.pieces import (
@@ -73,11 +74,7 @@ def draw_tables(page: Page, engine: EngineRow) -> None:
         leaks = page.data.open_leaks(engine)
         st.markdown("**Leaked blocks**")
         if leaks:
-            rows = {
-                "Block": [leak.block for leak in leaks],
-                "Last owner": [leak.owner for leak in leaks],
-            }
-            st.dataframe(rows, hide_index=True, key="leaks")
+            small(leak_words(leaks))
         else:
             small(f"None of {count(engine.total_blocks)} blocks outlived its owner.")
 

@@ -141,5 +141,11 @@ def test_leaks_are_named_per_owner_with_runs_drawn_together():
     assert block_words([1]) == "block 1"
 
 
+def test_a_block_that_two_ended_sequences_held_is_one_leaked_block():
+    leaks = [Leak(4, 9, AT, None), Leak(4, 12, AT, None)]
+
+    assert leak_words(leaks).startswith("1 block outlived")
+
+
 def fields_of(blocks):
     return {name: getattr(blocks, name) for name in type(blocks).__dataclass_fields__}

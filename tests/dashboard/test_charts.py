@@ -96,13 +96,20 @@ def test_latencies_under_a_second_are_drawn_in_milliseconds():
     assert figure.data[0].y[-1] == pytest.approx(9.0)
 
 
-def test_a_mark_outside_the_window_is_not_drawn_and_too_many_are_counted():
-    many = [Mark(at * SECOND, MarkKind.CONFIG, "") for at in range(850, 950)]
+def test_a_mark_outside_the_window_is_not_drawn():
+    marks = [Mark(at * SECOND, MarkKind.CONFIG, "") for at in (-5, 100, 901)]
 
-    marks = marks_of(many, [], WINDOW)
+    assert [moment.t_ns for moment in marks_of(marks, [], WINDOW).moments] == [100 * SECOND]
 
-    assert len(marks.moments) == 40
-    assert marks.left_out == 11
+
+def test_marks_of_a_kind_that_would_overlap_are_one_with_their_number():
+    leaks = [Mark(at * SECOND, MarkKind.LEAK, f"block {at}") for at in (100, 105, 110, 600)]
+    other = [Mark(106 * SECOND, MarkKind.CONFIG, "max_batch")]
+
+    moments = marks_of([*leaks, *other], [], WINDOW).moments
+
+    assert [moment.label for moment in moments] == ["leak \u00d73", "config", "leak"]
+    assert moments[0].text == "block 100\nblock 105\nblock 110"
 
 
 def test_thirty_days_of_a_pool_are_at_most_two_thousand_points_and_a_megabyte():

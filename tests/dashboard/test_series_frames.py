@@ -55,6 +55,12 @@ def test_the_newest_interval_counts_only_the_time_that_has_passed():
     assert curves.values["arrived"].tolist() == [3.0, 3.0]
 
 
+def test_a_second_that_is_not_over_is_left_out():
+    curves = rates(series([10, 11], arrived=[3, 3]), 11 * SECOND + SECOND // 2)
+
+    assert curves.values["arrived"].tolist() == [3.0]
+
+
 def test_an_interval_that_has_just_begun_is_left_out():
     curves = rates(series([10, 20], tier=10, arrived=[30, 1]), 22 * SECOND)
 

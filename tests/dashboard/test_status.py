@@ -20,7 +20,7 @@ def facts(engine=None, **changes) -> Facts:
         rejected=0,
         rejected_by_reason={},
         preempted=0,
-        open_leaks=0,
+        leaked_blocks=0,
     )
     return replace(ordinary, **changes)
 
@@ -47,7 +47,7 @@ def test_waiting_for_a_batch_slot_is_not_called_a_wait_for_blocks():
 
 def test_a_leak_comes_before_the_waits_it_causes():
     status = status_of(
-        facts(engine_row(NOW, waiting=3), waits_by_class={"pool": 9.0}, open_leaks=2)
+        facts(engine_row(NOW, waiting=3), waits_by_class={"pool": 9.0}, leaked_blocks=2)
     )
 
     assert status.headline == "2 blocks are still active after their owner ended"
@@ -55,7 +55,7 @@ def test_a_leak_comes_before_the_waits_it_causes():
 
 
 def test_a_failed_audit_comes_before_a_leak():
-    status = status_of(facts(replace(engine_row(NOW), audits_failed=4), open_leaks=2))
+    status = status_of(facts(replace(engine_row(NOW), audits_failed=4), leaked_blocks=2))
 
     assert "ledger differ: 4 audits failed" in status.headline
 
