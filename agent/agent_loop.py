@@ -1,6 +1,7 @@
 """The agent's loop: find streams, let each do a bounded unit of work, show the result, pause."""
 
 import logging
+import math
 import threading
 from typing import Final
 
@@ -17,7 +18,7 @@ from kvpulse.stream_values import WriterState
 LOGGER: Final = logging.getLogger(__name__)
 STORE: Final = "store"
 FAR_BEHIND_RECORDS: Final = 1_000_000
-LOOK_SECONDS: Final = 1.0
+CONFLICT_PAUSE_SECONDS: Final = 10.0
 PROGRESS_SECONDS: Final = 5.0
 
 
@@ -33,7 +34,7 @@ class AgentLoop:
         self._clocks = clocks or Clocks()
         self._folder = JournalFolder(config.journal)
         self._followers: dict[StreamId, StreamFollower] = {}
-        self._given_up: set[StreamId] = set()
+        self._not_before: dict[StreamId, float] = {}  # streams left alone until then
         self._next_scan = 0.0
         self._next_progress = 0.0
         self.num_events = 0
@@ -78,8 +79,10 @@ class AgentLoop:
             follower.close()
 
     def _find_streams(self) -> None:
+        now = self._clocks.seconds()
         for found in self._folder.streams():
-            if found.stream not in self._followers and found.stream not in self._given_up:
+            is_due = now >= self._not_before.get(found.stream, 0.0)
+            if is_due and found.stream not in self._followers:
                 self._follow(found)
 
     def _follow(self, found: FoundStream) -> None:
@@ -92,9 +95,10 @@ class AgentLoop:
             self._give_up(found.stream, str(error))
             return
         if follower.has_ended:
-            self._given_up.add(found.stream)
+            self._not_before[found.stream] = math.inf
             return
         LOGGER.info("following %s", found.stream)
+        self._view.clear_error(str(found.stream))
         self._followers[found.stream] = follower
 
     def _step(self, follower: StreamFollower, *, looks: bool) -> bool:
@@ -105,8 +109,9 @@ class AgentLoop:
             if writer is not WriterState.ALIVE and not step.may_have_more:
                 self._end(follower, writer)
         except StoreConflict as error:
+            # The other agent may be a short one: look again later, from where it got to.
             self.conflicts.append(str(error))
-            self._give_up(follower.stream, str(error))
+            self._give_up(follower.stream, str(error), pause_seconds=CONFLICT_PAUSE_SECONDS)
             return False
         except StoreUnwritable as error:
             self._store_failed(error)
@@ -127,12 +132,12 @@ class AgentLoop:
         state = RunState.FINISHED if writer is WriterState.FINISHED else RunState.DEAD
         self._show(follower, state)
         del self._followers[follower.stream]
-        self._given_up.add(follower.stream)
+        self._not_before[follower.stream] = math.inf
 
-    def _give_up(self, stream: StreamId, why: str) -> None:
+    def _give_up(self, stream: StreamId, why: str, *, pause_seconds: float = math.inf) -> None:
         LOGGER.error("no longer following %s: %s", stream, why)
         self._view.note_error(str(stream), why, self._clocks.wall_ns())
-        self._given_up.add(stream)
+        self._not_before[stream] = self._clocks.seconds() + pause_seconds
         follower = self._followers.pop(stream, None)
         if follower is not None:
             follower.close()
