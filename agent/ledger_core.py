@@ -322,10 +322,9 @@ def tenant_sums(seconds: list[Sums], grid: Grid, effects: BlockEffects, before: 
     at_start = np.vstack([before[present][None], at_end[:-1]])
     lengths = np.diff(ends, prepend=grid.before_ns)
     block_ns = (at_start * lengths[:, None] + within).astype(np.int64)
-    for row, active, spent in zip(
-        seconds, at_end.astype(np.int64).tolist(), block_ns.tolist(), strict=True
-    ):
-        for number, blocks, ns in zip(present.tolist(), active, spent, strict=True):
-            row["tenant_active_blocks", number] = blocks
-            if ns:
-                row["tenant_block_ns", number] = ns
+    told = np.bincount(place, minlength=size).reshape(shape).astype(bool) | (at_start > 0)
+    for second_idx, rank_idx in np.argwhere(told).tolist():
+        number, row = int(present[rank_idx]), seconds[second_idx]
+        row["tenant_active_blocks", number] = int(at_end[second_idx, rank_idx])
+        if block_ns[second_idx, rank_idx]:
+            row["tenant_block_ns", number] = int(block_ns[second_idx, rank_idx])

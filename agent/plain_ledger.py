@@ -1,4 +1,4 @@
-"""A ledger of dictionaries and loops, slow and obviously right: what the fast one is checked against.
+"""A ledger of dictionaries and loops, slow and obviously right: the measure of the fast one.
 
 It follows one record after the other, and pays block-seconds holder by holder.
 """
