@@ -119,7 +119,7 @@ def test_an_agent_that_resumes_goes_on_as_if_it_had_never_stopped(
     stream = stream_of(seed, segment_bytes=16_384)
     _, expected = follow(stream, max_events=max_events)
 
-    stored, ledger, snapshot, chunks = Stored(), None, None, []
+    stored, ledger, snapshot, chunks, seq = Stored(), None, None, [], 0
     for number, batch in enumerate(batches(stream, max_events=max_events)):
         if number == stop_after and ledger is not None:
             ledger = Ledger.resume(snapshot)
