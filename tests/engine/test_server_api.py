@@ -13,7 +13,7 @@ from tests.engine.factories_server import RunningServer, running_server
 @pytest.fixture(scope="module")
 def server(tmp_path_factory) -> Iterator[RunningServer]:
     folder = tmp_path_factory.mktemp("server")
-    arguments = ("--simulated", "--step-ms", "1", "--max-context", "1024", "--num-blocks", "128")
+    arguments = ("--simulated", "--step-ms", "1", "--max-context", "256", "--num-blocks", "128")
     with running_server(folder, *arguments, "--tenant", "acme-eu=acme") as running:
         yield running
 
@@ -63,7 +63,7 @@ def test_a_chat_that_names_no_length_may_fill_the_context(client):
 
     reply = client.chat.completions.create(model="simulated", messages=messages)
 
-    assert reply.usage.total_tokens == 1024
+    assert reply.usage.total_tokens == 256
 
 
 def test_a_streamed_completion_ends_with_usage_when_asked(client):
@@ -136,7 +136,7 @@ def test_a_stop_string_ends_the_text_and_the_sequence(server, client):
 
 
 def test_a_larger_max_tokens_is_cut_to_what_the_context_leaves(client):
-    reply = client.completions.create(model="simulated", prompt=[9] * 1000, max_tokens=5000)
+    reply = client.completions.create(model="simulated", prompt=[9] * 232, max_tokens=5000)
 
     assert reply.usage.completion_tokens == 24
 

@@ -53,14 +53,15 @@ def test_a_request_that_the_whole_pool_could_not_hold_is_refused_for_good(client
     assert "19 KV cache blocks, but the pool has 16" in caught.value.message
 
 
-def _fill(server: RunningServer, pool: ThreadPoolExecutor) -> None:
-    """Keep two running and two waiting."""
-    body = {"prompt": [1, 2], "max_tokens": 150, "stream": True}
-    url = f"{server.url}/v1/completions"
-    for expected in ((2, 0), (2, 2)):
-        for _ in range(2):
-            pool.submit(httpx.post, url, json=body, timeout=60)
-        wait_until(lambda e=expected: _state(server) == e, timeout=30)
+@contextlib.contextmanager
+def _filled(server: RunningServer, *, max_tokens: int) -> Iterator[None]:
+    """Keep two running and two waiting, until they are done or the block ends."""
+    body = {"prompt": [1, 2], "max_tokens": max_tokens, "stream": True}
+    with httpx.Client(base_url=server.url, timeout=60) as client, contextlib.ExitStack() as open_:
+        for expected in ((1, 0), (2, 0), (2, 1), (2, 2)):
+            open_.enter_context(client.stream("POST", "/v1/completions", json=body))
+            wait_until(lambda e=expected: _state(server) == e, timeout=30)
+        yield
 
 
 def _state(server: RunningServer) -> tuple[int, int]:
@@ -68,22 +69,20 @@ def _state(server: RunningServer) -> tuple[int, int]:
     return accounts["running"], accounts["waiting"]
 
 
-def test_a_full_queue_answers_429_and_when_to_come_back(server, client):
-    with ThreadPoolExecutor() as pool:
-        _fill(server, pool)
-        for stream in (False, True):
-            with pytest.raises(openai.RateLimitError) as caught:
-                client.completions.create(model="simulated", prompt=[1], stream=stream)
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_full_queue_answers_429_and_when_to_come_back(server, client, stream):
+    with _filled(server, max_tokens=200):
+        with pytest.raises(openai.RateLimitError) as caught:
+            client.completions.create(model="simulated", prompt=[1], stream=stream)
 
-            headers = caught.value.response.headers
-            assert headers["x-kvpulse-reason"] == "queue_full"
-            assert int(headers["retry-after"]) >= 1
-            assert headers["x-should-retry"] == "true"
+        headers = caught.value.response.headers
+        assert headers["x-kvpulse-reason"] == "queue_full"
+        assert int(headers["retry-after"]) >= 1
+        assert headers["x-should-retry"] == "true"
 
 
 def test_the_client_tries_a_full_queue_again_and_not_what_can_never_fit(server):
-    with server.client(max_retries=5) as patient, ThreadPoolExecutor() as pool:
-        _fill(server, pool)
+    with server.client(max_retries=5) as patient, _filled(server, max_tokens=100):
         before = server.accounts()["rejected_by_reason"]
 
         reply = patient.completions.create(model="simulated", prompt=[1], max_tokens=1)

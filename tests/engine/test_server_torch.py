@@ -60,12 +60,12 @@ def test_a_seed_repeats_what_was_drawn(client):
 
 
 def test_answers_under_pressure_are_those_of_a_quiet_engine(server, client):
-    prompts = [f"{n}: " + "harbour " * 6 for n in range(8)]
-    quiet = [_text(client, prompt=prompt, max_tokens=120) for prompt in prompts]
+    prompts = [f"{n}: " + "harbour " * 6 for n in range(5)]
+    quiet = [_text(client, prompt=prompt, max_tokens=90) for prompt in prompts]
     before = server.accounts()["preemptions"]
 
-    with ThreadPoolExecutor(8) as pool:
-        pressed = list(pool.map(lambda p: _text(client, prompt=p, max_tokens=120), prompts))
+    with ThreadPoolExecutor(5) as pool:
+        pressed = list(pool.map(lambda p: _text(client, prompt=p, max_tokens=90), prompts))
 
     assert server.accounts()["preemptions"] > before
     assert pressed == quiet
