@@ -7,7 +7,8 @@ from kvpulse.recorder import Recorder
 from kvpulse.shadow_pool import ShadowPool
 
 if TYPE_CHECKING:
-    from kvpulse.reader import StreamReader, list_streams
+    from kvpulse.journal_listing import list_streams
+    from kvpulse.reader import StreamReader
     from kvpulse.stream_values import Batch, Gap, Position, StreamStatus
 
 __all__ = [
@@ -29,7 +30,7 @@ _READER_SIDE = {
     "Position": "kvpulse.stream_values",
     "StreamReader": "kvpulse.reader",
     "StreamStatus": "kvpulse.stream_values",
-    "list_streams": "kvpulse.reader",
+    "list_streams": "kvpulse.journal_listing",
 }
 
 

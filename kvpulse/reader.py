@@ -10,7 +10,8 @@ import numpy as np
 
 from kvpulse.errors import JournalError, NotAJournalError
 from kvpulse.events import MAX_KINDS
-from kvpulse.lifetime_lock import LOCK_FILE, is_locked
+from kvpulse.journal_listing import bytes_on_disk, list_streams
+from kvpulse.lifetime_lock import is_locked
 from kvpulse.loss_page import LossTotals, read_loss_page
 from kvpulse.record_checks import check_records
 from kvpulse.segment import (
@@ -37,6 +38,8 @@ from kvpulse.stream_values import (
     WriterState,
     event_counts,
 )
+
+__all__ = ["StreamReader", "list_streams"]
 
 MOST_RECORDS: Final = 65_536  # at once, whatever the caller asks: bounds memory
 
@@ -79,12 +82,12 @@ class StreamReader:
         while True:
             view = self._view or self._open_next()
             if view is None:
-                return self._end()
+                return self._end(max_events)
             batch = self._read_segment(view, max(1, max_events))
             if batch is not None:
                 return batch
             if not self._leave(view):
-                return self._end()
+                return self._end(max_events)
 
     def status(self) -> StreamStatus:
         """Return how the stream stands, read or not."""
@@ -96,7 +99,7 @@ class StreamReader:
             writer=writer,
             newest_seq=newest,
             behind_records=max(0, newest - self.position.seq),
-            bytes_on_disk=_bytes_on_disk(self.directory),
+            bytes_on_disk=bytes_on_disk(self.directory),
             segments=len(numbers),
             not_written=sum(loss.not_written) if loss is not None else 0,
             paused=writer is WriterState.ALIVE and state != STATE_OPEN,
@@ -229,7 +232,7 @@ class StreamReader:
         self.position = replace(self.position, segment=view.number + 1, record=0)
         return True
 
-    def _end(self) -> Batch | None:
+    def _end(self, max_events: int) -> Batch | None:
         """Return the final loss once the writer has ended and everything is read."""
         loss = read_loss_page(self.directory)
         live = self._view.live() if self._view is not None else None
@@ -238,7 +241,7 @@ class StreamReader:
             return None
         # Asked in this order, nothing can have been committed unseen.
         if self._has_more(live.commit if live is not None else 0):
-            return None
+            return self.read(max_events)
         header = self._view.header if self._view is not None else None
         last = max(segment_numbers(self.directory), default=-1)
         if header is None and self.position.segment > max(last, 0):
@@ -294,30 +297,6 @@ class StreamReader:
         return WriterState.ALIVE if is_locked(self.directory) else WriterState.DEAD
 
 
-def list_streams(journal: Path) -> list[Path]:
-    """Return the stream directories of a journal, by engine and run."""
-    streams: list[Path] = []
-    for engine in _directories(Path(journal)):
-        streams.extend(run for run in _directories(engine) if _is_stream(run))
-    return streams
-
-
-def _directories(path: Path) -> list[Path]:
-    try:
-        with os.scandir(path) as entries:
-            found = [Path(e.path) for e in entries if e.is_dir(follow_symlinks=False)]
-    except OSError:
-        return []
-    return sorted(found)
-
-
-def _is_stream(directory: Path) -> bool:
-    try:
-        return os.path.lexists(directory / LOCK_FILE) or bool(segment_numbers(directory))
-    except JournalError:
-        return True  # whoever opens it is told why it cannot be read
-
-
 def _leading_bad(good: np.ndarray, looked_at: int, available: int) -> int:
     """Return how many records to step over: the bad ones in front, or all if none is there."""
     if looked_at == 0:
@@ -341,11 +320,3 @@ def _newest(directory: Path, numbers: list[int], loss: LossTotals | None) -> tup
         committed = min(live.commit, header.shape.record_capacity)
         return live.state, header.first_seq + committed + max(0, unwritten)
     return 0, loss.records if loss is not None else 0
-
-
-def _bytes_on_disk(directory: Path) -> int:
-    try:
-        with os.scandir(directory) as entries:
-            return sum(entry.stat(follow_symlinks=False).st_blocks * 512 for entry in entries)
-    except OSError:
-        return 0

@@ -77,9 +77,13 @@ class StreamRotation(StreamState):
             self._aim()
             return True
         if not self._rotate(at_safe_point=False):
-            self._let_go(STATE_CLOSED)
+            self._pause()
             return False
         return words <= self._reserver.shape.lane_capacity - self._word
+
+    def _pause(self) -> None:
+        """Close the full segment; what follows is counted until the next one is there."""
+        self._let_go(STATE_CLOSED)
 
     def _safe_point(self) -> None:
         """Rotate or take a keyframe where one is due; the engine's state is whole here."""

@@ -115,6 +115,7 @@ def test_a_file_system_that_holds_few_segments_keeps_the_newest(small_file_syste
 
 
 @NEEDS_ROOT
+@pytest.mark.slow
 def test_a_file_system_that_others_fill_and_empty_again(small_file_system):
     journal = small_file_system(2**20)
     process = start_writer(journal, 2.5)
@@ -152,6 +153,7 @@ def test_permission_lost_in_the_middle_pauses_and_counts(tmp_path):
     assert lost[str(int(Kind.ALLOCATE))] > 0
 
 
+@pytest.mark.slow
 def test_a_removed_directory_is_made_again_and_the_totals_are_exact(tmp_path):
     process = start_writer(tmp_path / "journal", 2.0)
     stream = tmp_path / "journal" / "engine-a" / "run"
