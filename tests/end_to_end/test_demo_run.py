@@ -1,0 +1,192 @@
+"""The whole demonstration: every event accounted for, leaks named, nothing left running."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.waiting import wait_until
+
+KEYS = {
+    "events_emitted",
+    "events_stored",
+    "events_lost",
+    "per_kind",
+    "requests",
+    "finished_by_reason",
+    "rejected_by_reason",
+    "preemptions",
+    "prefix_hit_tokens",
+    "cancelled",
+    "seconds_with_pool_wait",
+    "audits_passed",
+    "audits_failed",
+    "ledger_balanced",
+    "active_blocks_at_end",
+    "leaked_blocks",
+}
+
+
+def _environment(folder: Path) -> dict[str, str]:
+    """Keep journal, store and temporary files of a demonstration below one folder."""
+    places = {
+        "XDG_STATE_HOME": folder / "state",
+        "XDG_RUNTIME_DIR": folder / "runtime",
+        "TMPDIR": folder / "tmp",
+    }
+    for place in places.values():
+        place.mkdir(exist_ok=True)
+    return {**os.environ, **{name: str(place) for name, place in places.items()}}
+
+
+@contextmanager
+def _demo(folder: Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+    log = (folder / "said").open("w")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "kvpulse", "demo", "--json", *arguments],
+        env=_environment(folder),
+        stdout=subprocess.PIPE,
+        stderr=log,
+        text=True,
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+        log.close()
+
+
+@dataclass
+class Ended:
+    """What a demonstration ended with."""
+
+    exit_code: int
+    summary: dict
+    said: str
+
+
+def _run(folder: Path, *arguments: str) -> Ended:
+    with _demo(folder, *arguments) as process:
+        output, _ = process.communicate(timeout=180)
+        return Ended(process.returncode, json.loads(output), (folder / "said").read_text())
+
+
+def _assert_all_accounted_for(summary: dict) -> None:
+    assert set(summary) == KEYS
+    for kind, count in summary["per_kind"].items():
+        assert count["emitted"] == count["stored"] + count["lost"], kind
+    totals = [sum(n[part] for n in summary["per_kind"].values()) for part in ("emitted", "stored")]
+    assert totals == [summary["events_emitted"], summary["events_stored"]]
+    assert summary["events_lost"] == 0
+    assert summary["audits_failed"] == 0
+    assert sum(summary["finished_by_reason"].values()) == summary["requests"]
+    assert sum(summary["rejected_by_reason"].values()) == summary["finished_by_reason"].get(
+        "rejected", 0
+    )
+
+
+def _assert_shows_pressure(summary: dict) -> None:
+    reasons = set(summary["rejected_by_reason"])
+    assert {"context_too_long", "exceeds_pool", "queue_full"} <= reasons
+    for name in ("preemptions", "prefix_hit_tokens", "cancelled", "seconds_with_pool_wait"):
+        assert summary[name] >= 1, name
+
+
+@pytest.mark.slow
+def test_a_simulated_demo_accounts_for_every_event_and_shows_pressure(tmp_path):
+    ended = _run(tmp_path, "--simulated", "--no-dashboard", "--seconds", "15")
+
+    _assert_all_accounted_for(ended.summary)
+    _assert_shows_pressure(ended.summary)
+    assert ended.exit_code == 0
+    assert ended.summary["audits_passed"] >= 15
+    assert ended.summary["ledger_balanced"] is True
+    assert ended.summary["active_blocks_at_end"] == 0
+    assert ended.summary["leaked_blocks"] == []
+    assert (tmp_path / "state" / "kvpulse" / "kvpulse.db").exists()
+    # Everything in the journal is stored, so neither it nor the logs are left behind.
+    assert list((tmp_path / "runtime" / "kvpulse").iterdir()) == []
+    assert list((tmp_path / "tmp").iterdir()) == []
+
+
+@pytest.mark.slow
+def test_a_leak_is_named_by_block_and_owner(tmp_path):
+    arguments = ("--simulated", "--no-dashboard", "--seconds", "8", "--fault", "leak_on_cancel")
+    ended = _run(tmp_path, *arguments, "--fresh")
+
+    summary = ended.summary
+    assert ended.exit_code == 1
+    _assert_all_accounted_for(summary)
+    named = {(leak["owner"], leak["block"]) for leak in summary["leaked_blocks"]}
+    assert named == _truth(tmp_path)
+    assert len({block for _, block in named}) == summary["active_blocks_at_end"] >= 1
+    assert re.search(r"NOT GOOD: \d+ blocks leaked", ended.said)
+
+
+def _truth(folder: Path) -> set[tuple[int, int]]:
+    """Return what the engine said aloud about each leak: owner and blocks."""
+    (log,) = (folder / "tmp").glob("kvpulse-demo-*/engine.log")
+    said = re.findall(
+        r"sequence (\d+) was cancelled and keeps \d+ blocks: (\[.*\])", log.read_text()
+    )
+    return {(int(owner), block) for owner, blocks in said for block in json.loads(blocks)}
+
+
+@pytest.mark.slow
+def test_ctrl_c_ends_everything_and_answers_with_a_summary(tmp_path):
+    with _demo(tmp_path, "--simulated", "--store", str(tmp_path / "demo.db")) as process:
+        wait_until(lambda: "dashboard  http" in (tmp_path / "said").read_text(), timeout=60)
+        children = psutil.Process(process.pid).children(recursive=True)
+        assert len(children) >= 3
+        url = re.search(r"engine +(http\S+)/v1", (tmp_path / "said").read_text())[1]
+        wait_until(lambda: _accounts(url)["output_tokens"] > 0, timeout=30)
+
+        process.send_signal(signal.SIGINT)
+        output, _ = process.communicate(timeout=90)
+
+    assert process.returncode == 0
+    _assert_all_accounted_for(json.loads(output))
+    _, alive = psutil.wait_procs(children, timeout=5)
+    assert alive == []
+
+
+@pytest.mark.slow
+def test_a_demo_that_is_killed_leaves_no_process_behind(tmp_path):
+    with _demo(tmp_path, "--simulated", "--no-dashboard") as process:
+        wait_until(lambda: "agent      http" in (tmp_path / "said").read_text(), timeout=60)
+        children = psutil.Process(process.pid).children(recursive=True)
+        process.kill()
+        process.wait(10)
+
+        _, alive = psutil.wait_procs(children, timeout=15)
+    assert alive == []
+
+
+def _accounts(url: str) -> dict:
+    with urllib.request.urlopen(f"{url}/debug/accounts", timeout=10) as answer:
+        return json.load(answer)
+
+
+@pytest.mark.slow
+@pytest.mark.model
+def test_a_demo_on_smollm2_accounts_for_every_event_and_shows_pressure(tmp_path):
+    ended = _run(tmp_path, "--no-dashboard", "--seconds", "25")
+    if "no real model" in ended.said:
+        pytest.skip(ended.said.splitlines()[0])
+
+    _assert_all_accounted_for(ended.summary)
+    _assert_shows_pressure(ended.summary)
+    assert ended.exit_code == 0
+    assert ended.summary["active_blocks_at_end"] == 0
+    assert "SmolLM2" in ended.said
