@@ -71,6 +71,8 @@ class PlainLedger:
         self.lifetimes_ns: list[int] = []
         self.per_kind: dict[int, int] = defaultdict(int)
         self.audits_failed = 0
+        self.num_active = 0
+        self._waiting: set[int] = set()
         self._offset = wall_offset_ns
         self._t_ns = 0
 
@@ -95,7 +97,7 @@ class PlainLedger:
                 self._audit(events.words(i))
             else:
                 self._sequence(kind, owner, aux, t_ns)
-            second.active_at_end = sum(block.count > 0 for block in self.blocks)
+            second.active_at_end = self.num_active
 
     def _second(self, t_ns: int) -> PlainSecond:
         return self.seconds[t_ns - (t_ns + self._offset) % SECOND_NS]
@@ -109,8 +111,8 @@ class PlainLedger:
     def _pass_time(self, t_ns: int) -> None:
         if t_ns == self._t_ns:
             return
-        active = sum(block.count > 0 for block in self.blocks)
-        waiting = [s.cause for s in self.sequences.values() if s.cause]
+        active = self.num_active
+        waiting = [self.sequences[owner].cause for owner in self._waiting]
         for second, passed in self._slices(self._t_ns, t_ns) if self._t_ns else ():
             second.active_ns += active * passed
             second.active_at_end = active
@@ -141,6 +143,7 @@ class PlainLedger:
             block.holders.append(owner)
             block.count, block.state = aux, int(BlockState.ACTIVE)
             self._hold(owner, 1)
+        self.num_active += (block.count > 0) - was_active
         if block.count > 0 and not was_active:
             block.active_since_ns = t_ns
         if was_active and block.count == 0:
@@ -182,6 +185,10 @@ class PlainLedger:
             sequence.ended |= kind in (Kind.FINISH, Kind.REJECT)
         elif kind is Kind.PREEMPT:
             sequence.cause, sequence.since_ns = int(WaitCause.ENGINE_BUSY), t_ns
+        if sequence.cause:
+            self._waiting.add(owner)
+        else:
+            self._waiting.discard(owner)
 
     def _settle(self, sequence: PlainSequence, t_ns: int) -> None:
         if not sequence.cause:
