@@ -1,8 +1,10 @@
 """The API over torch: a seeded random model in every run, SmolLM2 where its weights are."""
 
+import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
+import httpx
 import openai
 import pytest
 import torch
@@ -108,3 +110,27 @@ def test_smollm2_knows_a_capital_and_answers_a_chat(tmp_path):
         assert "4" in chat.choices[0].message.content
         assert chat.choices[0].finish_reason in ("stop", "length")
         assert "<|im_end|>" not in chat.choices[0].message.content
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"temperature": 5e-324},
+        {"temperature": 1, "top_p": 5e-324},
+        {"temperature": 1, "top_k": 10**30},
+        {"temperature": 1, "seed": -(2**63)},
+        {"max_tokens": 10**30},
+        {"prompt": "\x00"},
+        {"prompt": "\ud800"},
+        {"prompt": "x" * 100_000},
+        {"user": "\ud800" * 1000},
+    ],
+    ids=lambda odd: ",".join(odd),
+)
+def test_no_request_can_end_the_engine(server, odd):
+    body = {"prompt": PROMPT, "max_tokens": 2, **odd}
+
+    answer = httpx.post(f"{server.url}/v1/completions", content=json.dumps(body))
+
+    assert answer.status_code in (200, 400)
+    assert httpx.get(f"{server.url}/health").status_code == 200
