@@ -228,14 +228,12 @@ class Recorder(RequestEvents):
         text = _UNPRINTABLE.sub("?", str(alias))[:MAX_STRING_BYTES]
         if not text:
             return 0
+        if text not in self._strings and len(self._strings) >= MAX_STRINGS - 1:
+            text = "other"
         known = self._strings.get(text)
         if known is not None:
             return known
-        if len(self._strings) >= MAX_STRINGS:
-            return self._strings["other"]
-        if len(self._strings) == MAX_STRINGS - 1:
-            text = "other"
-        string_id = self._strings.setdefault(text, len(self._strings) + 1)
+        string_id = self._strings[text] = len(self._strings) + 1
         self._emit_text(DEFINE, TENANT_STRING, string_id, text.encode())
         return string_id
 

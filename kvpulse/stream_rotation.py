@@ -18,6 +18,7 @@ from kvpulse.segment import (
     SegmentHeader,
     WritableSegment,
 )
+from kvpulse.segment_tail import give_back_unused
 from kvpulse.stream_state import PACK, Snapshot, StreamState
 
 KEYFRAME: Final = int(Kind.KEYFRAME)
@@ -54,11 +55,14 @@ class StreamRotation(StreamState):
             self._rotate(at_safe_point=True)
         self._closed = True
         state = STATE_FINISHED if finished else STATE_CLOSED
+        last, records, words = self._segment, self._index, self._word
         self._let_go(state)
         self._adopt_loss_page()
         if self._loss is not None:
             self._loss.finish(state, self._emitted)
         self._reserver.stop()
+        if last is not None:
+            give_back_unused(last.path, last.shape, records=records, words=words)
 
     def _make_room(self, words: int) -> bool:
         segment = self._segment

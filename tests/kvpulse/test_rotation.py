@@ -9,6 +9,7 @@ import pytest
 from kvpulse.errors import ConfigError
 from kvpulse.events import Kind
 from kvpulse.keyframe_decoder import decode_keyframe
+from kvpulse.reader import StreamReader
 from kvpulse.recorder import Recorder
 from kvpulse.segment_view import segment_numbers
 from kvpulse.stream_values import GapReason, expand_words
@@ -196,6 +197,16 @@ def test_a_default_segment_is_16_mib(record):
     recorder = record(segment_bytes=16 * 2**20)
 
     assert Path(recorder._segment.path).stat().st_size == 16 * 2**20
+
+
+def test_a_finished_run_gives_back_what_it_did_not_use(record):
+    recorder = record(segment_bytes=16 * 2**20)
+    recorder.allocate(1, list(range(64)))
+    recorder.close()
+
+    with StreamReader(recorder.directory) as reader:
+        assert reader.status().bytes_on_disk < 64 * 1024
+    assert stored_and_lost(batches(recorder.directory)) == (recorder.emitted(), {})
 
 
 def test_directories_are_private_and_files_too(record):
