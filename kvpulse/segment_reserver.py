@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from kvpulse.dead_runs import free_reserves_of_dead_runs
 from kvpulse.lifetime_lock import LifetimeLock
 from kvpulse.loss_page import LossPage
 from kvpulse.segment import (
@@ -132,6 +133,7 @@ class SegmentReserver:
             lock.release()
 
     def _run(self) -> None:
+        free_reserves_of_dead_runs(self.directory.parent, self.process)
         delay = FIRST_RETRY_SECONDS
         while not self._stopping:
             self._drop_retired()

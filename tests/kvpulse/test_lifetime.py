@@ -148,6 +148,38 @@ def test_a_process_that_ends_without_closing_leaves_a_dead_stream(tmp_path):
     assert stored_and_lost(batches(stream))[0] == {Kind.KEYFRAME: 1, Kind.ADMIT: 1}
 
 
+def test_the_next_run_frees_what_a_killed_one_had_reserved(record, tmp_path):
+    code = FORKS.partition("if os.fork")[0] + "print('x', flush=True); time.sleep(60)"
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", code.replace('"r"', f'"{run}"'), str(tmp_path / "journal")],
+            stdout=subprocess.PIPE,
+            env=child_environment(),
+        )
+        for run in ("killed", "living")
+    ]
+    killed, living = processes
+    folder = tmp_path / "journal" / "engine-a"
+    sibling = record(run_id="sibling")
+    for process, run in ((killed, "killed"), (living, "living")):
+        assert process.stdout.readline() == b"x\n"
+        wait_until(lambda run=run: list((folder / run).glob("*.tmp")))
+    killed.kill()
+    killed.wait()
+
+    record(run_id="next")
+
+    wait_until(lambda: not list((folder / "killed").glob("*.tmp")))
+    assert list((folder / "living").glob("*.tmp"))
+    assert list(sibling.directory.glob("*.tmp"))
+    assert state_seen_from_outside(sibling.directory) == "alive"
+    assert stored_and_lost(batches(folder / "killed"))[0][Kind.ADMIT] == 1
+    for process in processes:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
 def test_a_stream_without_a_lock_file_is_dead(tmp_path):
     assert not is_locked(tmp_path)
 
