@@ -11,7 +11,7 @@ from agent.live_view import LiveView
 from agent.read_models import RunState
 from agent.sources.journal import FoundStream, JournalFolder
 from agent.store import Store, StreamId
-from agent.stream_follower import Clocks, StreamFollower
+from agent.stream_follower import Clocks, Step, StreamFollower
 from kvpulse.errors import JournalError
 from kvpulse.stream_values import WriterState
 
@@ -19,6 +19,7 @@ LOGGER: Final = logging.getLogger(__name__)
 STORE: Final = "store"
 FAR_BEHIND_RECORDS: Final = 1_000_000
 CONFLICT_PAUSE_SECONDS: Final = 10.0
+FAULT_PAUSE_SECONDS: Final = 60.0
 PROGRESS_SECONDS: Final = 5.0
 
 
@@ -106,6 +107,7 @@ class AgentLoop:
             # Asked before reading: whatever a writer that is gone left behind is then read below.
             writer = follower.look().writer if looks else WriterState.ALIVE
             step = follower.step(self._config.commit_events)
+            self._account(follower, step)
             if writer is not WriterState.ALIVE and not step.may_have_more:
                 self._end(follower, writer)
         except StoreConflict as error:
@@ -119,12 +121,19 @@ class AgentLoop:
         except (AgentError, JournalError) as error:
             self._give_up(follower.stream, str(error))
             return False
+        except Exception as error:
+            LOGGER.error("following %s failed", follower.stream, exc_info=error)
+            why = f"unexpected {type(error).__name__}: {error}; going on from the last commit"
+            self._give_up(follower.stream, why, pause_seconds=FAULT_PAUSE_SECONDS)
+            return False
+        return step.may_have_more
+
+    def _account(self, follower: StreamFollower, step: Step) -> None:
         self.num_events += step.num_events
         if step.committed:
             self._store_works()
             self._show(follower, RunState.LIVE, step.commit_seconds)
             self._say_progress(follower)
-        return step.may_have_more
 
     def _end(self, follower: StreamFollower, writer: WriterState) -> None:
         follower.end(writer)

@@ -156,6 +156,7 @@ _WRITE_PRAGMAS: Final = (
     "PRAGMA foreign_keys=ON",
     "PRAGMA cache_size=-8192",
     "PRAGMA temp_store=MEMORY",
+    "PRAGMA journal_size_limit=33554432",  # a large catch-up does not leave a large file behind
 )
 
 

@@ -87,6 +87,7 @@ def test_a_finished_run_is_stored_whole_and_marked(
     assert engine.events_stored == account["events_emitted"]
     assert (engine.events_lost, engine.audits_failed) == (0, 0)
     assert engine.fingerprint["runner"] == "simulated"
+    assert agent.view.snapshot().engines["sim-a"].state is RunState.FINISHED
     assert reads.leaks(engine.run_key) == []
     assert len(reads.requests(engine.run_key, 0, 2**62, limit=1000)) == 40
 
