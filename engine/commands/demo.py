@@ -49,6 +49,10 @@ def _say_what(options: DemoOptions) -> None:
         f"starting {what}, {shape.num_blocks} blocks of {shape.block_size} tokens, with an agent"
         + (" and a dashboard" if options.dashboard else "")
     )
+    if options.pages_missing:
+        _say(
+            "without a dashboard: Streamlit is not installed (pip install 'kvpulse-app[dashboard]')"
+        )
     if options.fault:
         _say(f"with the fault {options.fault}")
 

@@ -27,6 +27,7 @@ class DemoOptions:
         why_simulated: Why there is no real model; "" if that was asked for, None if there is one.
         journal: Where the journal is to lie and stay; None: a folder that is removed at the end.
         store: The store; None: the default one, which keeps the history of earlier demonstrations.
+        pages_missing: The dashboard was wanted, but Streamlit is not installed.
         fresh: Use a store of its own, in a temporary folder.
         port: Of the engine; None: the next free one.
     """
@@ -35,6 +36,7 @@ class DemoOptions:
     why_simulated: str | None
     fault: str
     dashboard: bool
+    pages_missing: bool
     json: bool
     journal: Path | None
     store: str | None
@@ -60,7 +62,8 @@ def parse_options(argv: Sequence[str]) -> DemoOptions:
         seconds=given.seconds,
         why_simulated="" if given.simulated else why_no_model(),
         fault=given.fault,
-        dashboard=not given.no_dashboard,
+        dashboard=not given.no_dashboard and can_show_pages(),
+        pages_missing=not given.no_dashboard and not can_show_pages(),
         json=given.json,
         journal=given.journal,
         store=given.store,
@@ -80,6 +83,11 @@ def why_no_model() -> str | None:
     except EngineError as error:
         return str(error)
     return None
+
+
+def can_show_pages() -> bool:
+    """Whether the dashboard's library is installed."""
+    return find_spec("streamlit") is not None
 
 
 def has_room(folder: Path) -> bool:

@@ -1,9 +1,13 @@
 """An engine that raises ends every request with an error, and the server."""
 
+from threading import Thread
+
 import httpx
 import openai
 import pytest
 
+from engine.commands import serve
+from engine.listening import bind_exactly
 from engine.loaded_model import load_model
 from engine.runner import StepPlan, StepResult
 from tests.engine.factories_server import running_server, serve_options
@@ -61,6 +65,26 @@ def test_a_stream_that_fails_half_way_says_so_inside_the_stream(tmp_path):
         assert answer.text.count('"text":') == 2
         assert '"code":500' in answer.text
         assert answer.text.endswith("data: [DONE]\n\n")
+
+
+def test_the_process_of_a_failed_engine_ends_with_one(tmp_path, monkeypatch):
+    model = _failing(tmp_path, steps=1)
+    monkeypatch.setattr(serve, "load_model", lambda options, wall_ns: model)
+    listener = bind_exactly("127.0.0.1", 0)
+    listener.socket.close()
+
+    def ask() -> None:
+        transport = httpx.HTTPTransport(retries=8)  # with growing pauses, until it listens
+        with httpx.Client(base_url=listener.url, transport=transport, timeout=20) as client:
+            client.post("/v1/completions", json={"prompt": [1]})
+
+    client = Thread(target=ask)
+    client.start()
+    arguments = ["--journal", str(tmp_path / "journal"), "--key-file", str(tmp_path / "key")]
+    exit_code = serve.main([*arguments, "--simulated", "--port", str(listener.port)])
+    client.join()
+
+    assert exit_code == 1
 
 
 def test_a_question_to_a_stopped_engine_is_an_error_and_not_a_wait(tmp_path):
