@@ -5,12 +5,11 @@ from pathlib import Path
 
 import streamlit as st
 
-from agent.errors import AgentError
 from dashboard.config import read_config
 from dashboard.connection import connect
 from dashboard.errors import DashboardError
 from dashboard.formats import plain
-from dashboard.page import controls
+from dashboard.page import READ_ERRORS, controls
 from dashboard.pages import PAGES
 from dashboard.theme import CSS
 from dashboard.views.absent import draw_no_engine, draw_no_store
@@ -28,7 +27,7 @@ def run() -> None:
     try:
         data = connect(config)
         engines = data.engines()
-    except (DashboardError, AgentError) as error:
+    except (DashboardError, *READ_ERRORS) as error:
         draw_no_store(config.store, str(error))
         return
     if not engines:

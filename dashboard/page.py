@@ -1,14 +1,18 @@
 """What every page is given: the store, engine and window, and how often to draw again."""
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
 import streamlit as st
+from sqlalchemy.exc import SQLAlchemyError
 from streamlit.delta_generator import DeltaGenerator
 
+from agent.errors import AgentError
 from agent.read_models import EngineRow
 from dashboard.data import Data
+from dashboard.formats import unmarked
 
 WINDOWS: Final = {
     "5 min": 300, "15 min": 900, "1 h": 3600, "6 h": 21_600,
@@ -44,6 +48,23 @@ class Page:
         """Return the chosen engine as it is now."""
         engines = self.data.engines()
         return next((row for row in engines if row.run_key == self.run_key), None)
+
+
+# What reading can fail with while the page is open: the store's own errors, and the database's.
+READ_ERRORS: Final = (AgentError, SQLAlchemyError)
+
+
+def live_part(body: Callable[[], None], *, every_seconds: float | None) -> None:
+    """Draw a part of a page now and then again; a store that cannot be read just now is said."""
+
+    def guarded() -> None:
+        try:
+            body()
+        except READ_ERRORS as error:
+            first_line = str(error).partition("\n")[0]
+            st.warning(f"The store cannot be read just now: {unmarked(first_line)}")
+
+    st.fragment(guarded, run_every=every_seconds)()
 
 
 def wall_ns() -> int:

@@ -1,5 +1,5 @@
 // Draws one cell per block. All text goes in by textContent, so a recorded string stays text.
-const GUTTER = 46, LIT = 1, LEAK = 2, OWNER_UNKNOWN = 4;
+const GUTTER = 46, SMALL_POOL = 128, NAMED_PITCH = 30, LIT = 1, LEAK = 2, OWNER_UNKNOWN = 4;
 const STATES = ["free", "cached", "active"];
 
 function bytesOf(text) {
@@ -22,9 +22,11 @@ function decode(data) {
 function layoutFor(total, width) {
   const room = Math.max(width - GUTTER, 64);
   const height = width < 640 ? 760 : 540;
-  const pitch = Math.max(3, Math.min(22, Math.floor(Math.sqrt(room * height / Math.max(total, 1)))));
+  const pitch = Math.max(3, Math.min(total <= SMALL_POOL ? 38 : 22,
+    Math.floor(Math.sqrt(room * height / Math.max(total, 1)))));
   let columns = Math.floor(room / pitch);
   if (columns > 16) columns -= columns % 8;
+  if (total <= SMALL_POOL) columns = Math.min(columns, 16);
   columns = Math.max(1, Math.min(columns, total));
   return { pitch, columns, rows: Math.ceil(total / columns), gap: pitch >= 10 ? 2 : 1 };
 }
@@ -81,6 +83,7 @@ function paint(canvas, view, width, styles) {
   context.globalAlpha = 1;
   if (!view.leaksAreRed) outline(context, view, grid, LEAK, "#dc2626");
   outline(context, view, grid, LIT, text);
+  nameOwners(context, view, grid);
   labelRows(context, grid, text);
   return grid;
 }
@@ -94,6 +97,24 @@ function outline(context, view, grid, bit, colour) {
     const y = Math.floor(block / grid.columns) * grid.pitch;
     context.strokeRect(x - 0.5, y - 0.5, grid.pitch - grid.gap + 1, grid.pitch - grid.gap + 1);
   }
+}
+
+// Where cells are large enough, each active one names its owner.
+function nameOwners(context, view, grid) {
+  if (grid.pitch < NAMED_PITCH) return;
+  context.fillStyle = "#ffffff";
+  context.font = "11px ui-monospace, monospace";
+  context.textAlign = "center";
+  context.textBaseline = "middle";
+  for (let block = 0; block < view.total; block++) {
+    if (view.state[block] !== 2 || view.owner[block] <= 0) continue;
+    const x = GUTTER + (block % grid.columns) * grid.pitch;
+    const y = Math.floor(block / grid.columns) * grid.pitch;
+    context.globalAlpha = view.anyLit && !(view.flags[block] & LIT) ? 0.3 : 1;
+    const half = (grid.pitch - grid.gap) / 2;
+    context.fillText(String(view.owner[block]), x + half, y + half, grid.pitch - grid.gap - 2);
+  }
+  context.globalAlpha = 1;
 }
 
 function ageWords(age) {

@@ -11,7 +11,8 @@ from dashboard.frames.series import Window, peak_of, total_of
 
 NANOSECONDS = 1_000_000_000
 STRIP_METRICS = (
-    "active_blocks_max", "live_sequences", "arrived", "rejected", "finished", "active_block_ns",
+    "active_blocks_max", "live_sequences", "running", "arrived", "rejected", "finished",
+    "active_block_ns",
 )  # fmt: skip
 
 
@@ -84,7 +85,8 @@ def concurrency(facts: StripFacts) -> Tile:
     note = "no ended request to take a p95 length from" if fits is None else fits
     if peak is None:
         return Tile("Maximum concurrency", None, "no steps in this window")
-    return Tile("Maximum concurrency", f"{count(peak)} live", note)
+    running = f"{count(peak_of(facts.series, 'running'))} running at most · "
+    return Tile("Maximum concurrency", f"{count(peak)} live", running + note)
 
 
 def fitting_at_p95(facts: StripFacts) -> str | None:

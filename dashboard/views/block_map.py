@@ -1,6 +1,7 @@
 """Block map: one cell per physical block, now or at a moment of the past."""
 
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING
 
 import streamlit as st
@@ -12,7 +13,7 @@ from dashboard.formats import count, moment
 from dashboard.frames.block_detail import choices, detail_of, leak_words, moment_words
 from dashboard.frames.block_grid import ColourBy, grid_of
 from dashboard.frames.moments import whole_seconds
-from dashboard.page import Page, wall_ns
+from dashboard.page import Page, live_part, wall_ns
 from dashboard.pieces import facts, legend, provenance_line, small, state_notice
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ def draw(page: Page) -> None:
     with page.bar:
         when = st.segmented_control("Show", [NOW, PAST], default=NOW, required=True, key="when")
     live = when == NOW
-    st.fragment(body, run_every=page.refresh_seconds if live else None)(page, live)
+    live_part(partial(body, page, live), every_seconds=page.refresh_seconds if live else None)
 
 
 def body(page: Page, live: bool) -> None:

@@ -1,5 +1,7 @@
 """Overview: is it the pool, the scheduler, the traffic? One screen for the person on call."""
 
+from functools import partial
+
 import streamlit as st
 
 from agent.read_models import EngineRow
@@ -10,7 +12,7 @@ from dashboard.data import EngineState
 from dashboard.formats import count, ratio, seconds
 from dashboard.frames.marks import Marks
 from dashboard.frames.series import Window
-from dashboard.page import Page, wall_ns
+from dashboard.page import Page, live_part, wall_ns
 from dashboard.pieces import (
     chart,
     identity_line,
@@ -24,7 +26,7 @@ NO_SAMPLES = "No samples in this window: choose a longer one, or check Telemetry
 
 def draw(page: Page) -> None:
     """Draw the page; its body draws itself again while live."""
-    st.fragment(body, run_every=page.refresh_seconds)(page)
+    live_part(partial(body, page), every_seconds=page.refresh_seconds)
 
 
 def body(page: Page) -> None:

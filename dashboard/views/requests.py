@@ -1,6 +1,7 @@
 """Requests: what each one waits for, holds and shares, and the life of a chosen one."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import NamedTuple
 
 import streamlit as st
@@ -11,7 +12,7 @@ from dashboard.charts.canvas import CONFIG
 from dashboard.charts.timeline import timeline_chart
 from dashboard.formats import clock, count, unmarked, words
 from dashboard.frames.requests import ONLY, chosen, fact_lines, table_of
-from dashboard.page import Page, wall_ns
+from dashboard.page import Page, live_part, wall_ns
 from dashboard.pieces import facts, provenance_line, small, state_notice
 
 LIMIT = 1000
@@ -32,7 +33,7 @@ HELP = {
 
 def draw(page: Page) -> None:
     """Draw the page; its body draws itself again while live."""
-    st.fragment(body, run_every=page.refresh_seconds)(page)
+    live_part(partial(body, page), every_seconds=page.refresh_seconds)
 
 
 def body(page: Page) -> None:

@@ -1,5 +1,7 @@
 """Telemetry health: how much of what the engine stated is in the store, and whether it adds up."""
 
+from functools import partial
+
 import streamlit as st
 
 from agent.read_models import EngineRow
@@ -7,7 +9,7 @@ from dashboard.charts.event_rates import event_rate_chart
 from dashboard.formats import count, unmarked
 from dashboard.frames.block_detail import leak_words
 from dashboard.frames.telemetry import gaps_table, headline, health_tiles, kinds_table
-from dashboard.page import Page, wall_ns
+from dashboard.page import Page, live_part, wall_ns
 from dashboard.pieces import (
     chart,
     identity_line,
@@ -20,7 +22,7 @@ from dashboard.pieces import (
 
 def draw(page: Page) -> None:
     """Draw the page; its body draws itself again while live."""
-    st.fragment(body, run_every=page.refresh_seconds)(page)
+    live_part(partial(body, page), every_seconds=page.refresh_seconds)
 
 
 def body(page: Page) -> None:

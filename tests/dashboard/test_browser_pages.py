@@ -93,6 +93,28 @@ def test_a_refresh_keeps_the_chart_its_zoom_and_its_place(browser, fake_dashboar
     page.close()
 
 
+def test_no_chart_is_ever_blank_while_the_page_refreshes(browser, fake_dashboard):
+    page = opened(browser, fake_dashboard(num_blocks=512), viewport={"width": 1440, "height": 1500})
+    page.wait_for_function("document.querySelectorAll('.js-plotly-plot .main-svg').length >= 10")
+    page.wait_for_timeout(1500)
+
+    frames, blank = page.evaluate("""async () => {
+      let frames = 0, blank = 0;
+      const end = performance.now() + 5000;  // two refreshes and a half
+      while (performance.now() < end) {
+        await new Promise(requestAnimationFrame);
+        frames += 1;
+        const charts = [...document.querySelectorAll('[data-testid="stPlotlyChart"]')];
+        blank += charts.length < 5 || charts.some((c) => !c.querySelector('.trace, .point'));
+      }
+      return [frames, blank];
+    }""")
+
+    assert frames > 20
+    assert blank == 0
+    page.close()
+
+
 def test_a_paused_page_stands_still(browser, fake_dashboard):
     page = opened(browser, fake_dashboard(num_blocks=512))
     page.get_by_text("Live", exact=True).click()

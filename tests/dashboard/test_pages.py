@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
+from sqlalchemy.exc import OperationalError
 from streamlit.testing.v1 import AppTest
 
 from agent.read_models import RunState
@@ -61,6 +62,21 @@ def test_every_page_says_what_a_gap_took(app, path):
 
     assert not page.exception
     assert "the run lost 412 in 1 gap" in texts(page)
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_a_store_that_cannot_be_read_just_now_is_said_and_does_not_break_the_page(app, path):
+    reads = FakeReads()
+
+    def fail(*_):
+        raise OperationalError("SELECT 1", {}, Exception("disk I/O *error*"))
+
+    reads.telemetry = fail
+
+    page = app(reads, path)
+
+    assert not page.exception
+    assert page.warning[0].value.startswith("The store cannot be read just now")
 
 
 def test_no_store_yet_says_what_to_run(monkeypatch, tmp_path):

@@ -76,10 +76,13 @@ def test_no_refusal_among_arrivals_is_a_measured_zero():
 def test_maximum_concurrency_stands_beside_what_fits_at_the_p95_length():
     rows = [request_row(owner, NOW, (RequestState.FINISHED,)) for owner in range(100, 120)]
 
-    tile = tiles(live_sequences=40, rows=rows)["Maximum concurrency"]
+    tile = tiles(live_sequences=40, running=16, rows=rows)["Maximum concurrency"]
 
     # The 19th of 20 lengths: 300 + 3 x 118 + 118 = 772 tokens, 49 blocks of 16; 512 // 49 = 10.
-    assert (tile.value, tile.note) == ("40 live", "10 fit at p95 length, 772 tokens")
+    assert (tile.value, tile.note) == (
+        "40 live",
+        "16 running at most · 10 fit at p95 length, 772 tokens",
+    )
 
 
 def test_ttft_p95_comes_with_its_median_and_count():
