@@ -60,6 +60,7 @@ class Demo:
             loop.remove_signal_handler(number)
         if not sending.cancelled():
             sending.result()
+        _say("the clients are done; letting the engine drain and the agent store its last word")
         await self._drain(urls.engine)
 
     async def _drain(self, engine_url: str) -> None:
@@ -79,7 +80,11 @@ class Demo:
         ]
         if urls.dashboard is not None:
             lines.append(f"dashboard  {urls.dashboard}")
-        print("\n".join(lines), file=sys.stderr, flush=True)
+        _say("\n".join(lines))
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
 
 
 async def _is_busy(engine_url: str) -> bool:

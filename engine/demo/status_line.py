@@ -1,6 +1,7 @@
 """One line that says how the demonstration is doing, rewritten in place on a terminal."""
 
 import re
+import shutil
 import sys
 import time
 from typing import Final, TextIO
@@ -37,10 +38,15 @@ class StatusLine:
             return
         if "output_tokens" not in accounts:
             return
-        text = (
-            f"{now - self._started:4.0f} s  {describe(accounts, self._rate(accounts, now), lost)}"
-        )
-        self._out.write(f"\r\x1b[K{text}" if self._rewrites else f"{text}\n")
+        state = describe(accounts, self._rate(accounts, now), lost)
+        self._write(f"{now - self._started:3.0f}s  {state}")
+
+    def _write(self, text: str) -> None:
+        if self._rewrites:  # a line that wraps could not be rewritten
+            room = shutil.get_terminal_size().columns - 1
+            self._out.write(f"\r\x1b[K{text[:room]}")
+        else:
+            self._out.write(f"{text}\n")
         self._out.flush()
 
     def end(self) -> None:
@@ -61,11 +67,9 @@ def describe(accounts: dict[str, object], tokens_per_second: float, lost: int) -
     rejected = accounts.get("rejected_by_reason")
     num_rejected = sum(rejected.values()) if isinstance(rejected, dict) else 0
     return (
-        f"blocks {_number(accounts, 'active_blocks')} active "
-        f"{_number(accounts, 'cached_blocks')} cached {_number(accounts, 'free_blocks')} free | "
-        f"{_number(accounts, 'running')} running {_number(accounts, 'waiting')} waiting | "
-        f"{tokens_per_second:.0f} tokens/s | {_number(accounts, 'preemptions')} preempted "
-        f"{num_rejected} rejected | {lost} events lost"
+        f"active {_number(accounts, 'active_blocks')} cached {_number(accounts, 'cached_blocks')} "
+        f"free {_number(accounts, 'free_blocks')} | waiting {_number(accounts, 'waiting')} | "
+        f"{tokens_per_second:.0f} tokens/s | rejected {num_rejected} | lost {lost}"
     )
 
 
