@@ -10,7 +10,7 @@ a reference subtracts F_b and one that drops it adds F_b, so that each reference
 """
 
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -187,18 +187,21 @@ class BlockLedger:
         flips: Flips,
     ) -> BlockEffects:
         num_rows = len(steps.order)
-        by_event = np.empty((3, num_rows), np.int64)
-        by_event[:, steps.order] = (steps.changes, steps.turns, steps.cachings)
+        changes = np.empty(num_rows, np.int64)
+        changes[steps.order] = steps.changes
         paid = np.empty(num_rows)
         paid[steps.order] = steps.paid
-        running = np.zeros((3, num_rows + 1), np.int64)
-        np.cumsum(by_event, axis=1, out=running[:, 1:])
         sums = np.empty(num_rows + 1, np.uint64)
         sums[0] = self.checksum
-        sums[1:] = self.weights[rows.block] * by_event[0].view(np.uint64)
+        np.multiply(self.weights[rows.block], changes.view(np.uint64), out=sums[1:])
         np.cumsum(sums, out=sums)
         row_end = np.cumsum(np.bincount(rows.record, minlength=num_records))
-        after = running[:, row_end]
+        running = [_running(changes)]
+        for step in (steps.turns, steps.cachings):
+            by_event = np.empty(num_rows, np.int8)
+            by_event[steps.order] = step
+            running.append(_running(by_event))
+        after = [sums_of[row_end] for sums_of in running]
         sign = sign_of[rows.record]
         effects = BlockEffects(
             picked=picked,
@@ -214,13 +217,13 @@ class BlockLedger:
             flips=flips,
             num_bad=rows.num_bad,
         )
-        self._carry(running[:, -1], sums[-1], sign)
+        self._carry([int(sums_of[-1]) for sums_of in running], sums[-1], sign)
         return effects
 
-    def _carry(self, totals: Ints, checksum: np.uint64, sign: npt.NDArray[np.int8]) -> None:
-        self.sum_counts += int(totals[0])
-        self.active += int(totals[1])
-        self.cached += int(totals[2])
+    def _carry(self, totals: list[int], checksum: np.uint64, sign: npt.NDArray[np.int8]) -> None:
+        self.sum_counts += totals[0]
+        self.active += totals[1]
+        self.cached += totals[2]
         self.checksum = checksum
         self.taken += int((sign > 0).sum())
         self.dropped += int((sign < 0).sum())
@@ -273,6 +276,13 @@ def outcomes_of(events: EventColumns) -> Outcomes:
     state[(count > 0) & frees] = ACTIVE
     state[(count == 0) & (state == ACTIVE)] = FREE
     return Outcomes(count, state, np.where(frees, -1, np.where(evicts, 0, 1)).astype(np.int8))
+
+
+def _running(steps: npt.NDArray[Any]) -> Ints:
+    """Return running sums that begin with 0."""
+    running = np.zeros(len(steps) + 1, np.int64)
+    np.cumsum(steps, out=running[1:])
+    return running
 
 
 def _runs(sorted_keys: Ints) -> tuple[Ints, Ints]:

@@ -7,7 +7,7 @@ value in it, and never outside the least and greatest value seen.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -130,17 +130,32 @@ def encode_buckets(buckets: npt.NDArray[Any], counts: npt.NDArray[Any]) -> bytes
     return encode_pairs(pairs)
 
 
+class Varints(NamedTuple):
+    """Numbers as varints, one after the other, and where each begins."""
+
+    data: bytes
+    starts: npt.NDArray[np.int64]
+
+
+def varints(numbers: npt.NDArray[np.int64]) -> Varints:
+    """Encode numbers of 0 or more, seven bits a byte, the low ones first."""
+    lengths = np.ones(len(numbers), np.int64)
+    rest = numbers >> 7
+    while rest.any():
+        lengths += rest > 0
+        rest >>= 7
+    starts = np.cumsum(lengths) - lengths
+    out = np.zeros(int(lengths.sum()), np.uint8)
+    for place in range(int(lengths.max(initial=0))):
+        has = lengths > place
+        more = np.where(lengths[has] > place + 1, 0x80, 0)
+        out[starts[has] + place] = (numbers[has] >> (7 * place)) & 0x7F | more
+    return Varints(out.tobytes(), starts)
+
+
 def encode_pairs(pairs: npt.NDArray[np.int64]) -> bytes:
     """Encode (bucket step, count) pairs; nearly always one byte a number."""
-    if not len(pairs) or int(pairs.max()) < 0x80:
-        return b"\x01" + pairs.astype(np.uint8).tobytes()
-    out = bytearray(b"\x01")
-    for number in pairs.tolist():
-        while number >= 0x80:
-            out.append(number & 0x7F | 0x80)
-            number >>= 7
-        out.append(number)
-    return bytes(out)
+    return b"\x01" + varints(pairs).data
 
 
 def decode_buckets(blob: bytes) -> tuple[list[int], list[int]]:

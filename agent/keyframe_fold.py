@@ -7,8 +7,8 @@ import numpy as np
 from agent.block_ledger import ACTIVE, CACHED, FREE, BlockLedger
 from agent.event_columns import Ints
 from agent.owner_ledger import OwnerLedger
-from agent.request_ledger import RequestLedger, Tally
-from agent.request_state import WAITING_STATES, RequestState
+from agent.request_ledger import RequestLedger
+from agent.request_state import WAITING_STATES, RequestState, Tally
 from agent.second_sums import WaitCurve
 from kvpulse.events import SequenceState, WaitCause
 from kvpulse.keyframe import NULL_ENTRY

@@ -1,12 +1,13 @@
 """Latency histograms of every tier, kept sparse: one line for each bucket that holds something."""
 
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
 
 from agent.event_columns import Ints
-from agent.histogram import MIDDLES, NUM_BUCKETS, Histogram, bucket_of, encode_pairs
+from agent.histogram import MIDDLES, NUM_BUCKETS, Histogram, bucket_of, varints
 from agent.ledger_delta import LatencyRow
 from agent.rollup import group_starts
 from agent.rollup_metrics import LATENCIES, TIERS
@@ -148,29 +149,32 @@ class LatencyRollups:
             return
         self._add_to_totals(table)
         for tier in TIERS:
-            table = _regroup([table], wall_offset_ns=self.wall_offset_ns, tier=tier)
             self._add_to_tier(tier, table)
 
     def _add_to_totals(self, table: Sparse) -> None:
         metrics = np.repeat(table.metric, table.lengths())
-        for i in np.unique(table.metric).tolist():
-            mine, total = table.metric == i, self.totals[i]
-            stats = table.stats[mine]
-            lines = metrics == i
+        dense = np.bincount(
+            metrics * NUM_BUCKETS + table.bucket, table.count, NUM_METRICS * NUM_BUCKETS
+        ).reshape(NUM_METRICS, NUM_BUCKETS)
+        for i in sorted(set(table.metric.tolist())):
+            stats = table.stats[table.metric == i]
             part = Histogram(
-                np.bincount(table.bucket[lines], table.count[lines], NUM_BUCKETS).astype(np.int64),
+                dense[i].astype(np.int64),
                 int(stats[:, 0].sum()),
                 int(stats[:, 1].sum()),
                 int(stats[:, 2].min()),
                 int(stats[:, 3].max()),
             )
-            total.merge(part)
+            self.totals[i].merge(part)
 
     def _add_to_tier(self, tier: int, table: Sparse) -> None:
-        open_ = self.open[tier]
+        offset, open_ = self.wall_offset_ns, self.open[tier]
+        first = group_starts(table.start[:1], wall_offset_ns=offset, tier_seconds=tier)
+        goes_on = len(open_.start) > 0 and open_.start[0] == first[0]
         merged = table
-        if len(open_.start) and open_.start[0] == table.start[0]:
-            merged = _regroup([open_, table], wall_offset_ns=self.wall_offset_ns, tier=tier)
+        if goes_on or tier != TIERS[0]:
+            parts = [open_, table] if goes_on else [table]
+            merged = _regroup(parts, wall_offset_ns=offset, tier=tier)
         self.open[tier] = _only(merged, int(merged.start[-1]))
         self._changed.setdefault(tier, []).append(merged)
 
@@ -222,11 +226,6 @@ def _blobs(table: Sparse) -> list[bytes]:
     steps = np.diff(table.bucket, prepend=0)
     steps[table.head] = table.bucket[table.head]
     pairs[0::2], pairs[1::2] = steps, table.count
-    edges = np.append(table.head, len(table.bucket)) * 2
-    is_small = np.maximum.reduceat(pairs, edges[:-1]) < 0x80
-    small = np.minimum(pairs, 0xFF).astype(np.uint8).tobytes()
-    bounds = zip(edges[:-1].tolist(), edges[1:].tolist(), is_small.tolist(), strict=True)
-    return [
-        b"\x01" + small[low:high] if fits else encode_pairs(pairs[low:high])
-        for low, high, fits in bounds
-    ]
+    data, starts = varints(pairs)
+    edges = [*starts[2 * table.head].tolist(), len(data)]
+    return [b"\x01" + data[low:high] for low, high in pairwise(edges)]

@@ -45,6 +45,10 @@ from kvpulse.stream_values import Batch, Gap
 SNAPSHOT_NS: Final = 60 * SECOND_NS
 SNAPSHOT_EVENTS: Final = 200_000
 REFRESH_NS: Final = 2 * SECOND_NS  # how often every live sequence's row is handed out
+# An agent that takes so many events at once is catching up: rows of sequences that still live can
+# wait, those of ended ones never do.
+CATCHING_UP_EVENTS: Final = 16_384
+CATCHING_UP_REFRESH_NS: Final = 30 * SECOND_NS
 RECENT_FAILURES: Final = 10
 
 
@@ -224,10 +228,17 @@ class Ledger:
 
     def _request_rows(self) -> tuple[RequestRow, ...]:
         core = self.core
-        chosen: dict[int, RequestState] = dict(core.requests.changed)
-        if core.t_ns - self._refreshed_ns >= REFRESH_NS:
-            chosen.update(core.requests.live)
+        requests = core.requests
+        new_events = int((core.totals.stored - self._taken_stored).sum())
+        catching_up = new_events >= CATCHING_UP_EVENTS and not self._closing
+        period = CATCHING_UP_REFRESH_NS if catching_up else REFRESH_NS
+        chosen: dict[int, RequestState] = dict(requests.changed)
+        if core.t_ns - self._refreshed_ns >= period:
+            chosen.update(requests.live)
             self._refreshed_ns = core.t_ns
+        elif catching_up:
+            chosen = {n: state for n, state in chosen.items() if n not in requests.live}
+        requests.changed = {n: s for n, s in requests.changed.items() if n not in chosen}
         rows = RowMaker(core.owners, core.shape.block_size, core.strings, core.t_ns)
         return tuple(rows.row(state) for state in chosen.values())
 
@@ -264,7 +275,9 @@ class Ledger:
         core.rollups.forget()
         core.latencies.forget()
         core.labelled.forget()
-        core.requests.changed = {}
+        # Ended ones were handed out; live ones may be again, which changes nothing.
+        live = core.requests.live
+        core.requests.changed = {n: s for n, s in core.requests.changed.items() if n in live}
         core.new_strings, core.config_is_new, core.failures = {}, False, []
         self._gaps = []
         totals = core.totals

@@ -21,8 +21,7 @@ from agent.ledger_core import LedgerCore, Totals
 from agent.ledger_delta import Leak, RunShape
 from agent.owner_ledger import COLUMNS as OWNER_COLUMNS
 from agent.owner_ledger import OwnerLedger
-from agent.request_ledger import Tally
-from agent.request_state import WAITING_STATES, RequestState
+from agent.request_state import WAITING_STATES, RequestState, Tally
 from agent.rollup_metrics import LATENCIES, TIERS
 from agent.second_sums import WaitCurve
 from agent.state_frame import decode_frame, encode_frame

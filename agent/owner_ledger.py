@@ -223,17 +223,28 @@ def _inverse(owners: "np.typing.NDArray[np.uint32]") -> tuple[Ints, Ints]:
 def _overlaps(owner: Ints, slot: Ints, block: Ints, group: Ints) -> dict[int, Sharing]:
     size = int(slot.max()) + 1
     logical = np.bincount(slot, minlength=size)
-    pair = np.unique(slot << 32 | block)
-    physical = np.bincount(pair >> 32, minlength=size)
-    group_rank = np.unique(group, return_inverse=True)[1].astype(np.int64)
-    # How many references the request has to the block, and how many requests hold it.
-    _, at, per_request = np.unique(
-        group_rank << 32 | block, return_inverse=True, return_counts=True
-    )
+    # Nearly every block has one reference; only the others need looking at.
+    many = np.bincount(block)[block] > 1
+    slot, block, group = slot[many], block[many], group[many]
+    pair = _distinct(slot << 32 | block)
+    group_rank = np.searchsorted(_distinct(group), group)
+    request_block = group_rank << 32 | block
+    requests = _distinct(request_block)
+    at = np.searchsorted(requests, request_block)
+    per_request = np.bincount(at, minlength=len(requests))
     within = np.bincount(slot, weights=per_request[at] > 1, minlength=size)
-    requests_of = np.bincount(np.unique(group_rank << 32 | block) & 0xFFFF_FFFF)
-    across = np.bincount(pair >> 32, weights=requests_of[pair & 0xFFFF_FFFF] > 1, minlength=size)
+    requests_of = np.bincount(requests & 0xFFFF_FFFF)
+    pair_slot, pair_block = pair >> 32, pair & 0xFFFF_FFFF
+    across = np.bincount(pair_slot, weights=requests_of[pair_block] > 1, minlength=size)
+    repeats = np.bincount(slot, minlength=size) - np.bincount(pair_slot, minlength=size)
+    physical = logical - repeats
     return {
         int(owner[s]): Sharing(int(logical[s]), int(physical[s]), int(within[s]), int(across[s]))
         for s in np.flatnonzero(logical).tolist()
     }
+
+
+def _distinct(keys: Ints) -> Ints:
+    """Return the distinct keys in order; sorting beats numpy's hashing here."""
+    keys = np.sort(keys)
+    return keys[np.append(True, keys[1:] != keys[:-1])] if len(keys) else keys

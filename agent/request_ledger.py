@@ -5,14 +5,13 @@ it changes, and to the second in which it passes (`second_sums`). Law 6 compares
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import numpy as np
 
 from agent.event_columns import EventColumns, Ints, kind_table
 from agent.ledger_delta import LawFailure
-from agent.request_state import WAITING_STATES, RequestState, known
+from agent.request_state import NUM_CAUSES, WAITING_STATES, RequestState, Tally, known
 from agent.second_sums import COUNTER, SecondSums
 from kvpulse.events import (
     ArriveWord,
@@ -27,6 +26,7 @@ from kvpulse.events import (
 )
 
 BUSY: Final = int(WaitCause.ENGINE_BUSY)
+WAIT: Final = int(Kind.WAIT)
 LOOP_KINDS: Final = kind_table(
     (
         Kind.ALLOCATE_FAILED,
@@ -67,20 +67,6 @@ class _Act(NamedTuple):
     aux: int
 
 
-@dataclass(slots=True)
-class Tally:
-    """Totals since the run (or the last gap) began, for laws 4 and 6."""
-
-    base_live: int = 0
-    arrived: int = 0
-    forked: int = 0
-    finished: int = 0
-    rejected: int = 0
-    queue_ns: int = 0  # time in the queue of sequences that left it
-    queue_waits_ns: int = 0  # the sum of their waits by cause
-    waited_ns: int = 0  # time waited by all, after preemptions too, in waits that are over
-
-
 class RequestLedger:
     """Every live sequence, and the ended ones whose rows were not handed out yet."""
 
@@ -99,7 +85,6 @@ class RequestLedger:
         self._handlers: dict[int, Callable[[_Act], None]] = {
             Kind.ALLOCATE_FAILED: self._allocate_failed,
             Kind.ARRIVE: self._arrive,
-            Kind.WAIT: self._wait,
             Kind.ADMIT: self._admit,
             Kind.REJECT: self._reject,
             Kind.PREFIX_HIT: self._prefix_hit,
@@ -119,11 +104,13 @@ class RequestLedger:
         names = ("t_ns", "flags", "tenant", "owner", "first", "n", "aux")
         columns = [getattr(events, name)[picked].tolist() for name in names]
         kinds, seconds = events.kind[picked].tolist(), sums.grid.index[picked].tolist()
-        rows = zip(picked.tolist(), *columns, strict=True)
-        for kind, second, row in zip(kinds, seconds, rows, strict=True):
+        for kind, second, *row in zip(kinds, seconds, picked.tolist(), *columns, strict=True):
             if second != sums.second:
                 sums.advance(second, self._gauges())
-            handlers[kind](_Act(*row))
+            if kind == WAIT:
+                self._wait(row[4], row[7], row[5] if row[6] else 0, row[1])
+            else:
+                handlers[kind](_Act._make(row))
         sums.advance(len(sums.grid) - 1, self._gauges())
         sums.close_second(self._gauges())
 
@@ -136,14 +123,16 @@ class RequestLedger:
         return words if act.n > 1 else [act.first]
 
     def _known(self, act: _Act) -> RequestState:
-        """Return the record's sequence; one met for the first time began before what was read."""
-        state = self.live.get(act.owner)
-        if state is None:
-            state = RequestState(act.owner, act.tenant, "unknown", 0)
-            state.spans_gap = state.waits_unknown = True
-            self.live[act.owner] = state
-            self.tally.base_live += 1
+        state = self.live.get(act.owner) or self._unseen(act.owner, act.tenant)
         self.changed[act.owner] = state
+        return state
+
+    def _unseen(self, owner: int, tenant: int = 0) -> RequestState:
+        """Return a sequence met for the first time: it began before what was read."""
+        state = RequestState(owner, tenant, "unknown", 0)
+        state.spans_gap = state.waits_unknown = True
+        self.live[owner] = state
+        self.tally.base_live += 1
         return state
 
     def limit_of(self, state: RequestState) -> int:
@@ -221,19 +210,28 @@ class RequestLedger:
         self._sums.count(COUNTER["arrived"])
         self._begin_wait(state, "waiting", act.t_ns)
 
-    def _wait(self, act: _Act) -> None:
-        state = self._known(act)
-        if state.state not in WAITING_STATES:
-            detail = f"sequence {act.owner} waits for cause {act.aux} while {state.state}"
-            self.failures.append(LawFailure("wait_of_waiting", detail, act.t_ns))
+    def _wait(self, owner: int, cause: int, blocker: int, t_ns: int) -> None:
+        """Most records of the loop are these, so it calls little."""
+        state = self.live.get(owner) or self._unseen(owner)
+        self.changed[owner] = state
+        state.blocker = blocker
+        before = state.cause
+        if not before:
+            detail = f"sequence {owner} waits for cause {cause} while {state.state}"
+            self.failures.append(LawFailure("wait_of_waiting", detail, t_ns))
             return
-        cause = act.aux if 0 < act.aux < len(state.waits) else BUSY
-        state.blocker = act.first if act.n else 0
-        if cause != state.cause:
-            self._settle(state, act.t_ns)
-            self._sums.leave(state.cause, act.t_ns)
-            self._sums.enter(cause, act.t_ns)
-            state.cause, state.shown_since_ns = cause, act.t_ns
+        if not 0 < cause < NUM_CAUSES:
+            cause = BUSY
+        if cause != before:
+            passed = t_ns - state.cause_since_ns
+            self.tally.waited_ns += passed
+            if state.state == "waiting":
+                state.waits[before] += passed
+            else:
+                state.after_preempt_ns += passed
+            self._sums.move(before, cause, t_ns)
+            state.cause = cause
+            state.cause_since_ns = state.shown_since_ns = t_ns
 
     def _admit(self, act: _Act) -> None:
         state = self._known(act)

@@ -86,6 +86,20 @@ class RequestState:
         return sum(waits[cause] for cause in _CAUSES_OF[wait_class])
 
 
+@dataclass(slots=True)
+class Tally:
+    """Totals since the run (or the last gap) began, for laws 4 and 6."""
+
+    base_live: int = 0
+    arrived: int = 0
+    forked: int = 0
+    finished: int = 0
+    rejected: int = 0
+    queue_ns: int = 0  # time in the queue of sequences that left it
+    queue_waits_ns: int = 0  # the sum of their waits by cause
+    waited_ns: int = 0  # time waited by all, after preemptions too, in waits that are over
+
+
 def known(tokens: int) -> int | None:
     """Return a payload word as a value; None where nobody measured it."""
     return None if tokens == NOT_MEASURED else tokens

@@ -45,6 +45,7 @@ class SecondSums:
     counters: Ints
     second: int = 0
     now: list[int] = field(default_factory=lambda: [0] * len(COUNTERS))
+    waited_ns: list[int] = field(default_factory=lambda: [0] * NUM_CAUSES)  # this second
     gauges: list[tuple[int, int, int]] = field(default_factory=list)  # running, waiting, limit
     labelled: list[dict[tuple[str, str | int], int]] = field(default_factory=list)
     samples: list[tuple[int, int, int, int]] = field(default_factory=list)
@@ -79,6 +80,16 @@ class SecondSums:
         self._settle(cause, t_ns)
         self.curve.waiting[cause] -= 1
 
+    def move(self, cause: int, to: int, t_ns: int) -> None:
+        """One sequence waits for another cause from now on."""
+        waiting, settled = self.curve.waiting, self.curve.settled_ns
+        waited = self.waited_ns
+        waited[cause] += waiting[cause] * (t_ns - settled[cause])
+        waited[to] += waiting[to] * (t_ns - settled[to])
+        settled[cause] = settled[to] = t_ns
+        waiting[cause] -= 1
+        waiting[to] += 1
+
     def change_after(self, step: int, t_ns: int) -> None:
         """One more (or fewer) of those that wait was preempted."""
         curve = self.curve
@@ -90,11 +101,7 @@ class SecondSums:
         curve = self.curve
         waiting = curve.waiting[cause]
         if waiting:
-            passed = waiting * (t_ns - curve.settled_ns[cause])
-            self.now[_CLASS_COLUMN[cause]] += passed
-            curve.accrued_ns += passed
-            if passed:
-                self.label("wait_ns", CAUSE_LABELS[cause], passed)
+            self.waited_ns[cause] += waiting * (t_ns - curve.settled_ns[cause])
         curve.settled_ns[cause] = t_ns
 
     def advance(self, second: int, gauges: tuple[int, int, int]) -> None:
@@ -108,6 +115,12 @@ class SecondSums:
         end = self.ends[self.second]
         for cause in WaitCause:
             self._settle(cause, end)
+            passed = self.waited_ns[cause]
+            if passed:
+                self.now[_CLASS_COLUMN[cause]] += passed
+                self.curve.accrued_ns += passed
+                self.label("wait_ns", CAUSE_LABELS[cause], passed)
+        self.waited_ns = [0] * NUM_CAUSES
         self.change_after(0, end)
         self.counters[self.second] += np.array(self.now, np.int64)
         self.now = [0] * len(COUNTERS)
