@@ -99,6 +99,10 @@ class BlockEvents(RecordWriter):
     def cache(self, owner: int, ids: Sequence[int], hashes: Sequence[int], tenant: int = 0) -> None:
         """State the content identity of `ids`: one keyed 64-bit hash each, see `KeyedHashes`."""
         try:
+            if len(ids) == 1:  # what each sequence states once per filled block
+                (content,) = hashes
+                only = array("I", (ids[0], content & 0xFFFF_FFFF, content >> 32))
+                return self._emit_lane(CACHE, 0, tenant, owner, only, 1, 0)
             piece = self._piece // 3
             parts = [
                 (ids[at : at + piece], hashes[at : at + piece]) for at in range(0, len(ids), piece)
