@@ -25,7 +25,7 @@ class RunSummary:
 
     Attributes:
         per_kind: Events of each kind: how many are stored, how many are known lost.
-        ledger_balanced: At least one audit was held against the ledger, and none failed.
+        ledger_balanced: Audits were held against the ledger, and neither one nor a law failed.
         active_blocks_at_end: None when no rollup says it.
         leaked_blocks: Blocks still active although their owner ended, with that owner.
     """
@@ -45,8 +45,8 @@ class RunSummary:
 
     @property
     def is_good(self) -> bool:
-        """Whether nothing was lost, no audit failed and no block leaked."""
-        return not (self.lost or self.audits_failed or self.leaked_blocks)
+        """Whether nothing was lost, the ledger balances and no block leaked."""
+        return self.ledger_balanced and not (self.lost or self.leaked_blocks)
 
 
 def main(argv: Sequence[str]) -> int:
@@ -80,11 +80,17 @@ def summarize(reads: Reads, run: RunRow) -> RunSummary:
         per_kind={kind: {"stored": n.stored, "lost": n.lost} for kind, n in totals.items()},
         audits_passed=run.audits_passed,
         audits_failed=run.audits_failed,
-        ledger_balanced=run.audits_passed > 0 and run.audits_failed == 0,
+        ledger_balanced=_is_balanced(reads, run),
         seconds_with_pool_wait=int((series.values["wait_pool_ns"] > 0).sum()),
         active_blocks_at_end=int(active[-1]) if len(active) else None,
         leaked_blocks=[{"block": leak.block, "owner": leak.owner} for leak in leaks],
     )
+
+
+def _is_balanced(reads: Reads, run: RunRow) -> bool:
+    """Whether audits were held and neither one nor a law of the ledger failed."""
+    failure = reads.telemetry(run.run_key).last_audit_failure
+    return run.audits_passed > 0 and run.audits_failed == 0 and failure is None
 
 
 def _choose(reads: Reads, engine: str | None, run_id: str | None) -> RunRow:
@@ -106,7 +112,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="kvpulse summary",
         description=__doc__,
-        epilog="Exit code 1: events were lost, an audit failed, or blocks leaked.",
+        epilog="Exit code 1: events were lost, an audit or a law failed, or blocks leaked.",
     )
     parser.add_argument("--engine", help="needed where the store holds more than one")
     parser.add_argument("--run", metavar="ID", help="default: the engine's newest run")

@@ -44,6 +44,8 @@ class DemoSummary:
             found.append(f"{self.audits_failed} audits failed")
         if unaccounted := self._unaccounted():
             found.append(f"emitted is not stored + lost for {', '.join(unaccounted)}")
+        if not (self.ledger_balanced or found):
+            found.append("the ledger does not balance")
         if self.leaked_blocks:
             found.append(f"{len({leak['block'] for leak in self.leaked_blocks})} blocks leaked")
         return found

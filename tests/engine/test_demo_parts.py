@@ -82,6 +82,12 @@ def test_an_event_the_engine_never_counted_is_a_fault():
     assert summarize(ACCOUNTS, {**STORED, "per_kind": kinds}).faults
 
 
+def test_a_broken_law_of_the_ledger_is_a_fault_by_itself():
+    summary = summarize(ACCOUNTS, {**STORED, "ledger_balanced": False})
+
+    assert summary.faults == ["the ledger does not balance"]
+
+
 def test_lost_events_failed_audits_and_leaks_are_faults():
     leaks = [{"block": b, "owner": 7} for b in (4, 3, 5, 9)] + [{"block": 9, "owner": 8}]
 
