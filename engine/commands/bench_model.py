@@ -53,7 +53,11 @@ def measure(*, model: str, num_threads: int, repeats: int, seed: int) -> Through
     """
     command = [sys.executable, "-m", "engine.commands.bench_model", "--model", model]
     command += ["--threads", str(num_threads), "--repeat", str(repeats), "--seed", str(seed)]
-    environment = os.environ | {"OMP_NUM_THREADS": str(num_threads)}
+    # Passive: an OpenMP thread that spins for one that is not scheduled takes its core away.
+    environment = os.environ | {
+        "OMP_NUM_THREADS": str(num_threads),
+        "OMP_WAIT_POLICY": os.environ.get("OMP_WAIT_POLICY", "PASSIVE"),
+    }
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         lines = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]

@@ -23,7 +23,7 @@ AMPLE_BLOCKS = 1200
 # Settings of each way to run, and how many blocks its pool has.
 WAYS = {
     "batched": (AMPLE_BLOCKS, {"max_batch": 64, "token_budget": 4096, "prefix_caching": False}),
-    "chunked": (AMPLE_BLOCKS, {"max_batch": 20, "token_budget": 29, "prefix_caching": False}),
+    "chunked": (AMPLE_BLOCKS, {"max_batch": 20, "token_budget": 45, "prefix_caching": False}),
     "preempted": (56, {"max_batch": 32, "token_budget": 512, "prefix_caching": False}),
     "prefix_cached": (AMPLE_BLOCKS, {"max_batch": 24, "token_budget": 1024}),
     "prefix_cached_and_preempted": (56, {"max_batch": 32, "token_budget": 64}),
@@ -96,7 +96,7 @@ def test_the_random_model_answers_as_in_a_plain_run(random_workload, way):
 def smollm2_workload():
     print(f"seed {SEED}")
     encode = smollm2_tokenizer().encode
-    workload = Workload(seeded_prompts(encode, count=64, num_words=(8, 40)), num_outputs=12)
+    workload = Workload(seeded_prompts(encode, count=64, num_words=(8, 24)), num_outputs=8)
     return workload, plain_answers(smollm2(), workload)
 
 
