@@ -1,14 +1,16 @@
 """One request's life: a bar per phase on one line, a marker per moment."""
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Final
 
 import plotly.graph_objects as go
 
 from dashboard.charts.canvas import mark_text
 from dashboard.formats import nanoseconds, words
-from dashboard.frames.timeline import Bar, Timeline
+from dashboard.frames.timeline import Bar, Point, Timeline
 from dashboard.theme import DECODE, PREFILL, UNKNOWN, WAIT_CAUSE_COLOURS
 
+LABEL_SHARE: Final = 0.07  # of the time shown, that one label takes
 POINT_SYMBOLS = {
     "arrive": "triangle-down", "admit": "triangle-right", "first token": "star",
     "preempt": "x", "resume": "triangle-right", "fork": "diamond", "other": "circle-open",
@@ -48,7 +50,7 @@ def timeline_chart(timeline: Timeline, *, revision: str) -> Any:
         )
     add_points(figure, timeline)
     figure.update_layout(
-        height=220,
+        height=200,
         barmode="overlay",
         margin={"l": 8, "r": 8, "t": 36, "b": 8},
         legend={"orientation": "h", "x": 0, "y": 1.05, "yanchor": "bottom"},
@@ -58,18 +60,18 @@ def timeline_chart(timeline: Timeline, *, revision: str) -> Any:
         transition={"duration": 0},
     )
     figure.update_xaxes(type="date", automargin=True, showgrid=True, nticks=6, tickangle=0)
-    figure.update_yaxes(visible=False, range=[-0.45, 0.95])
+    figure.update_yaxes(visible=False, range=[-0.4, 0.8])
     return figure
 
 
 def add_points(figure: Any, timeline: Timeline) -> None:
-    """Add the moments above the bars."""
+    """Add the moments above the bars; labels that would overlap are left to hover."""
     figure.add_trace(
         go.Scatter(
             x=[point.t_ns / 1e6 for point in timeline.points],
-            y=[0.4 if index % 2 else 0.62 for index in range(len(timeline.points))],
+            y=[0.4] * len(timeline.points),
             mode="markers+text",
-            text=["" if point.name == "other" else point.name for point in timeline.points],
+            text=point_labels(timeline.points),
             textposition="top center",
             textfont={"size": 10},
             marker={
@@ -77,8 +79,24 @@ def add_points(figure: Any, timeline: Timeline) -> None:
                 "color": UNKNOWN,
                 "symbol": [POINT_SYMBOLS[point.name] for point in timeline.points],
             },
-            customdata=[mark_text(point.text) for point in timeline.points],
-            hovertemplate="%{text} %{x|%H:%M:%S.%L}<br>%{customdata}<extra></extra>",
+            customdata=[[point.name, mark_text(point.text)] for point in timeline.points],
+            hovertemplate="%{customdata[0]} %{x|%H:%M:%S.%L}<br>%{customdata[1]}<extra></extra>",
             showlegend=False,
         )
     )
+
+
+def point_labels(points: Sequence[Point]) -> list[str]:
+    """Return a label per point, empty where the one before it is too close; the last is kept."""
+    labels: list[str] = []
+    if not points:
+        return labels
+    last = points[-1]
+    reach = (last.t_ns - points[0].t_ns) * LABEL_SHARE
+    free_from: float = points[0].t_ns
+    for point in points:
+        fits = point is last or free_from <= point.t_ns <= last.t_ns - reach
+        labels.append(point.name if fits and point.name != "other" else "")
+        if labels[-1]:
+            free_from = point.t_ns + reach
+    return labels

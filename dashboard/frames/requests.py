@@ -12,7 +12,7 @@ OPEN_STATES = (
 )  # fmt: skip
 
 
-RARE = frozenset({"Quota wait", "Transfer wait"})  # left out where nobody waited for it
+RARE = frozenset({"Quota wait", "Transfer wait", "Re-wait"})  # left out where nobody waited for it
 
 
 def table_of(rows: Sequence[RequestRow]) -> dict[str, Column]:
@@ -25,6 +25,7 @@ def table_of(rows: Sequence[RequestRow]) -> dict[str, Column]:
         "TTFT": [between(row.arrived_at_ns, row.first_token_at_ns) for row in rows],
         "Pool wait": [in_seconds(row.wait_pool_ns) for row in rows],
         "Scheduler wait": [in_seconds(row.wait_scheduler_ns) for row in rows],
+        "Re-wait": [in_seconds(row.wait_after_preempt_ns) for row in rows],
         "Quota wait": [in_seconds(row.wait_quota_ns) for row in rows],
         "Transfer wait": [in_seconds(row.wait_transfer_ns) for row in rows],
         "Logical": [row.logical_blocks for row in rows],
@@ -113,6 +114,7 @@ def fact_lines(row: RequestRow) -> list[tuple[str, str | None]]:
         ("Tenant", row.tenant or "none"),
         ("Time to first token", seconds_or_none(row.arrived_at_ns, row.first_token_at_ns)),
         ("Waited for", waits_words(row)),
+        ("Waited again after preemption", rewait_words(row)),
         ("Prompt / output / limit", tokens_words(row)),
         ("Blocks logical / physical / peak", blocks_words(row)),
         ("Shared within / across", pair(row.shared_within, row.shared_across)),
@@ -137,6 +139,11 @@ def waits_words(row: RequestRow) -> str | None:
     waits = sorted(row.wait_ns.items(), key=lambda item: -item[1])
     parts = [f"{words(cause)} {nanoseconds(length)}" for cause, length in waits if length]
     return ", ".join(parts) or "nothing"
+
+
+def rewait_words(row: RequestRow) -> str | None:
+    """Write how long it waited after it had lost its blocks; None if not measured."""
+    return None if row.wait_after_preempt_ns is None else nanoseconds(row.wait_after_preempt_ns)
 
 
 def tokens_words(row: RequestRow) -> str:

@@ -23,10 +23,12 @@ ORDERS = {
     "most block-seconds": RequestOrder.BLOCK_SECONDS,
     "most preemptions": RequestOrder.PREEMPTIONS,
 }
+DURATIONS = ("TTFT", "Pool wait", "Scheduler wait", "Re-wait", "Quota wait", "Transfer wait")
 HELP = {
     "Logical": "Entries of its block table",
     "Physical": "Distinct blocks behind them",
     "Shared": "Table entries whose block somebody else holds too",
+    "Re-wait": "Waiting after it had lost its blocks to another, all causes together",
     "Preempted for": "Sequences that got its blocks",
 }
 
@@ -124,14 +126,14 @@ def pick(shown: Sequence[RequestRow]) -> None:
 def column_config() -> dict[str, ColumnConfig]:
     """Return units and explanations of the columns."""
     config: dict[str, ColumnConfig] = {
-        name: st.column_config.NumberColumn(format="%.2f s")
-        for name in ("TTFT", "Pool wait", "Scheduler wait", "Quota wait", "Transfer wait")
+        name: st.column_config.NumberColumn(format="%.2f s", help=HELP.get(name))
+        for name in DURATIONS
     }
     config["Arrived"] = st.column_config.DatetimeColumn(format="HH:mm:ss", timezone="UTC")
     config["Block-seconds"] = st.column_config.NumberColumn(format="%.1f")
     config["Sequence"] = st.column_config.NumberColumn(format="%d", pinned=True)
-    for name, text in HELP.items():
-        config[name] = st.column_config.Column(help=text)
+    for name in HELP.keys() - config.keys():
+        config[name] = st.column_config.Column(help=HELP[name])
     return config
 
 

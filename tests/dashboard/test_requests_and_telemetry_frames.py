@@ -62,6 +62,13 @@ def test_facts_name_each_cause_and_how_long():
     assert facts["Waited for"] == "pool 300 ms, engine busy 4.0 ms"
 
 
+def test_the_wait_after_a_preemption_is_told_apart():
+    row = replace(ROWS[1], wait_after_preempt_ns=5_600_000_000)
+
+    assert dict(fact_lines(row))["Waited again after preemption"] == "5.60 s"
+    assert table_of([row])["Re-wait"] == [5.6]
+
+
 def test_a_clamped_limit_tells_what_was_asked_for():
     clamped = replace(ROWS[1], asked_max_tokens=9000)
 

@@ -1,7 +1,8 @@
 """A request's timeline: phases from its events, or honestly from totals where those are gone."""
 
 from agent.read_models import RequestEvent, RequestState
-from dashboard.frames.timeline import cause_in, timeline_of
+from dashboard.charts.timeline import point_labels
+from dashboard.frames.timeline import Point, cause_in, timeline_of
 from tests.dashboard.factories_rows import request_row
 
 SECOND = 1_000_000_000
@@ -76,3 +77,11 @@ def test_without_events_the_row_s_totals_are_drawn_and_said_to_be_totals():
 
     assert phases(timeline) == [("pool", 0.5), ("prefill", 0.5), ("decode", 8)]
     assert "no longer stored" in timeline.note
+
+
+def test_labels_that_would_overlap_are_left_out_and_the_end_is_kept():
+    at = (0, 1, 50, 52, 99, 100)
+    names = ("arrive", "admit", "preempt", "resume", "first token", "end")
+    points = [Point(t * SECOND, name, "") for t, name in zip(at, names, strict=True)]
+
+    assert point_labels(points) == ["arrive", "", "preempt", "", "", "end"]
