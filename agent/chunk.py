@@ -95,7 +95,11 @@ def _own_lane(stretch: Stretch) -> tuple[Words, Bools, Words]:
     starts = np.cumsum(used) - used
     total = int(used.sum())
     places = records["first"].astype(np.int64) - stretch.lane_base - starts
-    lane = stretch.lane[np.arange(total) + np.repeat(places, used)]
+    in_lane = places[used > 0]
+    if len(in_lane) and (in_lane == in_lane[0]).all():
+        lane = stretch.lane[int(in_lane[0]) : int(in_lane[0]) + total]  # without holes: as it is
+    else:
+        lane = stretch.lane[np.arange(total) + np.repeat(places, used)]
     is_hash = _hash_words(kind, n, used)
     # `first` says something of its own only where no word stands in the lane.
     return lane, is_hash, np.ascontiguousarray(records["first"])[used == 0]
@@ -103,13 +107,12 @@ def _own_lane(stretch: Stretch) -> tuple[Words, Bools, Words]:
 
 def _hash_words(kind: npt.NDArray[np.uint8], n: Ints, used: Ints) -> Bools:
     """Return which lane words are content hashes: those of `cache` and at the end of `arrive`."""
-    starts = np.cumsum(used) - used
-    flags = np.zeros(int(used.sum()), bool)
     head = int(ArriveWord.NUM_HASHES) + 1
     skipped = np.where(kind == Kind.CACHE, n, np.where(kind == Kind.ARRIVE, head, used))
-    lengths = np.maximum(used - skipped, 0)
-    before = np.cumsum(lengths) - lengths
-    flags[np.arange(int(lengths.sum())) + np.repeat(starts + skipped - before, lengths)] = True
+    spans = np.empty(2 * len(used), np.int64)
+    spans[0::2] = np.minimum(skipped, used)
+    spans[1::2] = used - spans[0::2]
+    flags: Bools = np.repeat(np.tile([False, True], len(used)), spans)
     return flags
 
 

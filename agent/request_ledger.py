@@ -104,11 +104,14 @@ class RequestLedger:
         names = ("t_ns", "flags", "tenant", "owner", "first", "n", "aux")
         columns = [getattr(events, name)[picked].tolist() for name in names]
         kinds, seconds = events.kind[picked].tolist(), sums.grid.index[picked].tolist()
-        for kind, second, *row in zip(kinds, seconds, picked.tolist(), *columns, strict=True):
+        rows = zip(picked.tolist(), *columns, strict=True)
+        wait = self._wait
+        for kind, second, row in zip(kinds, seconds, rows, strict=True):
             if second != sums.second:
                 sums.advance(second, self._gauges())
             if kind == WAIT:
-                self._wait(row[4], row[7], row[5] if row[6] else 0, row[1])
+                _, t_ns, _, _, owner, first, n, cause = row
+                wait(owner, cause, first if n else 0, t_ns)
             else:
                 handlers[kind](_Act._make(row))
         sums.advance(len(sums.grid) - 1, self._gauges())

@@ -29,7 +29,7 @@ from agent.store import Progress, Store
 from kvpulse.reader import StreamReader
 
 CHECKED_EVENTS: Final = 200_000
-UNIT_EVENTS: Final = 65_536
+UNIT_EVENTS: Final = 262_144  # in one commit, as by an agent that catches up
 WORKLOAD: Final = "workload"  # the replay's own seeded one
 JOURNAL_MIB: Final = 4096
 
