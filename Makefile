@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check fmt clean
+.PHONY: help setup model demo test check fmt clean
 
 help: ## show this list
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -17,6 +17,9 @@ help: ## show this list
 
 setup: ## install everything, test tools included
 	@$(PYTHON) scripts/bootstrap.py all
+
+model: ## put SmolLM2-135M into the cache folder, checked by its sha256
+	@$(PYTHON) scripts/bootstrap.py model
 
 demo: ## show a real language model's KV cache, block by block, in a browser
 	@$(PYTHON) scripts/bootstrap.py $(if $(SIMULATED),simulated,demo)

@@ -24,6 +24,7 @@ OLDEST_PYTHON = (3, 11)
 EXTRAS = {
     "simulated": ["dashboard"],
     "demo": ["engine", "dashboard"],
+    "model": ["engine"],
     "all": ["engine", "dashboard", "grafana", "postgres", "dev"],
 }
 
@@ -177,7 +178,7 @@ def install(profile: str, extras: list[str]) -> None:
 
 def fetch_model() -> None:
     """Bring SmolLM2's GGUF into the cache folder, checked by its sha256."""
-    if works_in_root("engine.model_files", "present"):
+    if works_in_root("engine.model_files", "find"):
         return
     say("downloading SmolLM2-135M (93 MB)")
     with tempfile.TemporaryDirectory() as folder:
@@ -208,7 +209,7 @@ def set_up(profile: str) -> None:
     if "engine" in extras and not want_torch():
         extras.remove("engine")
     install(profile, extras)
-    if "engine" in extras:
+    if "engine" in extras or profile == "model":
         fetch_model()
     stamp.write_text(json.dumps({"extras": extras, "digest": fingerprint(profile, extras)}))
     say("ready")
