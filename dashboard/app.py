@@ -19,7 +19,7 @@ def run() -> None:
     """Draw the chosen page, or what is missing and what to do about it."""
     st.set_page_config(
         page_title="kvpulse",
-        page_icon=str(Path(__file__).with_name("assets") / "icon.svg"),
+        page_icon=str(Path(__file__).with_name("icon.svg")),
         layout="wide",
     )
     st.html(CSS)
