@@ -28,7 +28,7 @@ def run() -> None:
         data = connect(config)
         engines = data.engines()
     except (DashboardError, *READ_ERRORS) as error:
-        draw_no_store(config.store, str(error))
+        draw_no_store(error)
         return
     if not engines:
         draw_no_engine(config.store)

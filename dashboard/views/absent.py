@@ -2,15 +2,18 @@
 
 import streamlit as st
 
+from agent.errors import StoreNotFound
 from dashboard.formats import unmarked
 
 TICK_SECONDS = 3
 
 
-def draw_no_store(store: str, why: str) -> None:
-    """Say that there is no store at the address, and how to get one."""
-    st.title("No store yet")
-    st.markdown(f"Looked at {unmarked(store)}: {unmarked(why)}.")
+def draw_no_store(error: Exception) -> None:
+    """Say why there is no store to read, and how to get one."""
+    absent = isinstance(error.__cause__, StoreNotFound)
+    st.title("No store yet" if absent else "The store cannot be read")
+    why = str(error)
+    st.markdown(unmarked(f"{why[:1].upper()}{why[1:]}."))
     st.markdown("To see a whole system, engine included, on this machine:")
     st.code("kvpulse demo", language="bash")
     st.markdown("To watch an engine that records already, start an agent beside it:")

@@ -46,7 +46,7 @@ def body(page: Page) -> None:
         return
     state_notice(page.data.engine_state(engine, wall_ns()))
     filters = st.container(horizontal=True, vertical_alignment="bottom", key="filters")
-    order = filters.selectbox("Order", list(ORDERS), key="order", width=180)
+    order = filters.selectbox("Order", list(ORDERS), key="order", width=165)
     rows, held_at_ns = held_rows(page, engine, ORDERS[order])
     with filters:
         shown = filtered(rows)
@@ -62,17 +62,17 @@ def body(page: Page) -> None:
 
 def filtered(rows: Sequence[RequestRow]) -> list[RequestRow]:
     """Draw the filters; return the rows that pass."""
-    only = st.selectbox("Show", list(ONLY), key="only", width=200)
+    only = st.selectbox("Show", list(ONLY), key="only", width=165)
     states = st.multiselect(
         "State",
         [state.value for state in RequestState],
         format_func=words,
         placeholder="any",
         key="states",
-        width=220,
+        width=165,
     )
     tenants = sorted({row.tenant for row in rows if row.tenant})
-    wanted = st.multiselect("Tenant", tenants, placeholder="any", key="tenants", width=220)
+    wanted = st.multiselect("Tenant", tenants, placeholder="any", key="tenants", width=165)
     return chosen(rows, states=states, tenants=wanted, only=only)
 
 

@@ -1,9 +1,13 @@
 """What a person's browser does with the pages: no outside request, no markup, no flicker."""
 
 import re
+import sys
 from urllib.parse import urlsplit
 
 import pytest
+
+from tests.dashboard.conftest import served, unused_port
+from tests.dashboard.store_factory import ScriptedEngine, busy_run, store_journal
 
 pytestmark = pytest.mark.chromium
 PATHS = ("", "block-map", "requests", "telemetry")
@@ -153,3 +157,21 @@ def test_a_click_on_a_block_opens_its_card(browser, fake_dashboard):
     page.get_by_text("Block 0", exact=True).last.wait_for()
     page.get_by_text("Reference count", exact=True).wait_for()
     page.close()
+
+
+def test_a_page_that_waits_for_a_store_fills_itself_once_there_is_one(browser, tmp_path):
+    port, store = unused_port(), tmp_path / "later" / "store.db"
+    command = [sys.executable, "-m", "kvpulse", "dashboard"]
+    command += ["--store", str(store), "--port", str(port)]
+    with served(command, port) as address:
+        page = browser.new_page()
+        page.goto(address)
+        page.get_by_text("No store yet").wait_for(timeout=30_000)
+
+        engine = ScriptedEngine(tmp_path / "journal", total=64, seconds_ago=20)
+        busy_run(engine, seconds=20)
+        store.parent.mkdir()
+        store_journal(tmp_path / "journal", store)
+
+        page.get_by_text("Peak active blocks").wait_for(timeout=30_000)
+        page.close()
