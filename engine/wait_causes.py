@@ -4,6 +4,10 @@ Each sequence is judged **alone against the state at the end of the pass**: woul
 it were the only one waiting? What forbids it are its flags, the first of them its cause.
 `pool_behind` is the flag of one that would fit alone but stands behind one that waits for the pool.
 
+A change of cause or blocker is recorded, with the flags of that moment. Flags below an unchanged
+cause are kept up to date on the sequence and in keyframes, but make no record: the budget alone
+flips with nearly every prompt, for the whole queue at once.
+
 What a sequence would take from the pool is its blocks less those of its kept beginning that are
 active anyway: its *level*. The level changes only when a block of that beginning changes state, and
 the pool says so (`BlockPool.watchers`); the pool's own level decides the rest. So a pass that
@@ -45,7 +49,7 @@ class PassEnd(NamedTuple):
 
 
 class WaitJudge:
-    """Keeps the verdict of every waiting sequence, and records each change."""
+    """Keeps the verdict of every waiting sequence, and records each change of cause or blocker."""
 
     def __init__(
         self,
@@ -120,14 +124,15 @@ class WaitJudge:
                 flags = shared | _BEHIND if blocker else shared
                 highest_fitting = max(highest_fitting, level)
                 behind = 0 if end.slots_full else blocker  # named when it is the cause
+            flags = flags or _BUSY
             if flags != seq.wait_flags or behind != seq.wait_blocker:
-                self._change(seq, flags or _BUSY, behind)
+                cause = first_cause(flags)
+                if cause != seq.wait_cause or behind != seq.wait_blocker:
+                    self._change(seq, cause, flags, behind)
+                seq.wait_flags = flags
         self._lowest_refused, self._highest_fitting = lowest_refused, highest_fitting
 
-    def _change(self, seq: Sequence, flags: int, blocker: int) -> None:
-        if flags == seq.wait_flags and blocker == seq.wait_blocker:
-            return
-        cause = first_cause(flags)
+    def _change(self, seq: Sequence, cause: WaitCause, flags: int, blocker: int) -> None:
         if self._recorder is not None:
             self._recorder.wait(seq.seq_id, cause, flags, blocker, seq.tenant)
         self._tally.waits += 1
@@ -135,7 +140,7 @@ class WaitJudge:
         self.num_waiting_for_pool += (cause in pool_causes) - (seq.wait_cause in pool_causes)
         if cause != seq.wait_cause:
             seq.since_ns = self._clock.now_ns()
-        seq.wait_cause, seq.wait_flags, seq.wait_blocker = cause, flags, blocker
+        seq.wait_cause, seq.wait_blocker = cause, blocker
 
     def _measure(self, seq: Sequence) -> int:
         """Ask the cache what the sequence would take, and watch what that depends on."""

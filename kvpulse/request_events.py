@@ -81,7 +81,7 @@ class RequestEvents(BlockEvents):
         return self._emit_lane(ARRIVE, 0, tenant, owner, words, len(words), 0)
 
     def wait(self, owner: int, cause: int, flags: int, blocker: int = 0, tenant: int = 0) -> None:
-        """State why `owner` waits; call it when `WaitCause`, `WaitFlag` set or blocker change."""
+        """State why `owner` waits; call it when cause or blocker change, not for flags alone."""
         self._emit(WAIT, flags, tenant, owner, blocker, 1 if blocker else 0, cause)
 
     def admit(self, owner: int, tenant: int = 0) -> None:

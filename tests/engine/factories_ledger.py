@@ -93,8 +93,8 @@ class PlainLedger:
 
     def on_wait(self, owner, words, flags, aux):
         assert flags & -flags == 1 << aux - 1, "the cause is the first flag"
-        assert (aux, flags, words) != self.waits[owner], "only changes are stated"
-        self.waits[owner] = (aux, flags, words)
+        assert (aux, words) != self.waits[owner], "only a new cause or blocker is stated"
+        self.waits[owner] = (aux, words)
         self.causes_seen[aux] += 1
         self.flags_seen[flags] += 1
 
@@ -131,7 +131,7 @@ class PlainLedger:
         found = {seq.owner: list(seq.table) for seq in keyframe.sequences}
         assert found == self.tables
         waits = {
-            seq.owner: (seq.cause, seq.flags, [seq.blocker] if seq.blocker else [])
+            seq.owner: (seq.cause, [seq.blocker] if seq.blocker else [])
             for seq in keyframe.sequences
             if seq.cause and seq.flags
         }

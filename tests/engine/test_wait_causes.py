@@ -104,6 +104,21 @@ def test_each_change_is_counted_once_and_an_unchanged_pass_states_nothing():
     assert engine.accounts().acts[Kind.WAIT] == 1
 
 
+def test_a_flag_that_changes_below_an_unchanged_cause_is_kept_but_not_recorded():
+    engine = make_engine(total_blocks=10, token_budget=8)
+    engine.submit(make_request(24, 12))
+    engine.submit(make_request(32, 4))
+
+    engine.step()
+    (seq,) = engine._scheduler.waiting
+    assert seq.wait_flags == WaitFlag.POOL | WaitFlag.TOKEN_BUDGET
+    for _ in range(3):
+        engine.step()
+
+    assert seq.wait_flags == WaitFlag.POOL
+    assert engine.accounts().acts[Kind.WAIT] == 1
+
+
 REQUESTS = st.lists(
     st.tuples(
         st.integers(1, 30),  # prompt
