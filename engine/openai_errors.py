@@ -13,6 +13,7 @@ from engine.errors import EngineError
 from kvpulse.events import REJECT_RULES, RejectReason
 
 RETRY_AFTER_SECONDS: Final = 1
+MAX_NAME_CHARS: Final = 200  # of what a client calls a model, when it is told back
 
 _TYPES: Final[Mapping[int, str]] = {
     400: "BadRequestError",
@@ -65,7 +66,8 @@ class UnknownModelError(ApiError):
 
     def __init__(self, asked: str, *, served: tuple[str, ...]) -> None:
         known = ", ".join(served)
-        message = f"The model `{asked}` does not exist. Valid aliases: {known}."
+        shown = asked[:MAX_NAME_CHARS].encode("utf-8", "backslashreplace").decode()
+        message = f"The model `{shown}` does not exist. Valid aliases: {known}."
         super().__init__(404, message, param="model")
 
 

@@ -1,6 +1,7 @@
 """Read typed fields out of a JSON body and say precisely what is wrong with one."""
 
 from collections.abc import Mapping
+from math import inf
 
 from engine.openai_errors import InvalidFieldError
 
@@ -53,13 +54,14 @@ class Fields:
             return default
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise _wrong(name, "a number", value)
-        if not low <= value <= high:
+        number = _as_float(value)
+        if not low <= number <= high:
             raise InvalidFieldError(
-                f"{name} must be between {low:g} and {high:g}, got {value:g}. "
-                f"(parameter={name}, value={value:g})",
+                f"{name} must be between {low:g} and {high:g}, got {number:g}. "
+                f"(parameter={name}, value={number:g})",
                 param=name,
             )
-        return float(value)
+        return number
 
     def object(self, name: str) -> "Fields":
         """Return an object field, an empty one if it is absent."""
@@ -69,6 +71,13 @@ class Fields:
         if isinstance(value, dict):
             return Fields(value)
         raise _wrong(name, "an object", value)
+
+
+def _as_float(value: float) -> float:
+    try:
+        return float(value)
+    except OverflowError:  # an integer of more than 308 digits
+        return inf if value > 0 else -inf
 
 
 def _wrong(name: str, wanted: str, value: object) -> InvalidFieldError:

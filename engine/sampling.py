@@ -12,6 +12,7 @@ from torch import Tensor
 from engine.sampling_params import SamplingParams
 
 MASK_64 = (1 << 64) - 1
+GREEDY_BELOW = 1e-5  # a smaller temperature would only overflow on its way to the best token
 
 
 def sample(
@@ -31,7 +32,7 @@ def sample(
     """
     token_ids: list[int] = logits.argmax(dim=-1).tolist() if len(params) else []
     for row, how in enumerate(params):
-        if how.temperature > 0.0:
+        if how.temperature >= GREEDY_BELOW:
             token_ids[row] = _draw(logits[row], how, uniform(seeds[row], positions[row]))
     return token_ids
 

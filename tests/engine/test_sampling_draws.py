@@ -24,6 +24,13 @@ def test_temperature_zero_takes_the_best_logit():
     assert sample(rows, [SamplingParams()] * 2, seeds=[1, 2], positions=[5, 5]) == [1, 3]
 
 
+@pytest.mark.parametrize("temperature", [5e-324, 1e-320, 1e-200, 1e-6, 1e-4])
+def test_a_temperature_near_zero_takes_the_best_logit_too(temperature):
+    how = SamplingParams(temperature=temperature)
+
+    assert {sample(LOGITS[None], [how], seeds=[s], positions=[s])[0] for s in range(20)} == {1}
+
+
 def test_no_rows_give_no_tokens():
     assert sample(torch.empty(0, 5), [], seeds=[], positions=[]) == []
 

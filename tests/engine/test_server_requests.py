@@ -1,8 +1,10 @@
 """What the API's bodies may hold, and what is said about one that cannot be served."""
 
+import json
+
 import pytest
 
-from engine.openai_errors import ApiError, refusal
+from engine.openai_errors import ApiError, UnknownModelError, refusal
 from engine.openai_requests import parse_chat, parse_completion
 from kvpulse.events import REJECT_RULES, RejectReason
 
@@ -50,6 +52,8 @@ def test_null_is_the_same_as_absent():
         ({"max_tokens": True}, "max_tokens"),
         ({"temperature": -0.1}, "temperature"),
         ({"temperature": float("nan")}, "temperature"),
+        ({"temperature": 10**400}, "temperature"),
+        ({"temperature": -(10**400)}, "temperature"),
         ({"top_p": 0}, "top_p"),
         ({"top_p": 1.5}, "top_p"),
         ({"seed": 1 << 70}, "seed"),
@@ -94,6 +98,14 @@ def test_an_error_never_repeats_what_the_client_wrote():
         with pytest.raises(ApiError) as caught:
             parse_completion(body)
         assert secret not in str(caught.value.body())
+
+
+def test_a_model_name_that_is_no_text_is_told_back_as_what_can_be_sent():
+    error = UnknownModelError("half \ud800 " + "x" * 9000, served=("simulated",))
+
+    told = json.dumps(error.body(), ensure_ascii=False).encode()
+    assert b"half \\\\ud800 xxx" in told
+    assert len(told) < 500
 
 
 @pytest.mark.parametrize("reason", RejectReason)
