@@ -30,12 +30,3 @@ def _is_stream(directory: Path) -> bool:
         return os.path.lexists(directory / LOCK_FILE) or bool(segment_numbers(directory))
     except JournalError:
         return True  # whoever opens it is told why it cannot be read
-
-
-def bytes_on_disk(directory: Path) -> int:
-    """Return what a stream's files take."""
-    try:
-        with os.scandir(directory) as entries:
-            return sum(entry.stat(follow_symlinks=False).st_blocks * 512 for entry in entries)
-    except OSError:
-        return 0

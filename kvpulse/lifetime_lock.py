@@ -46,16 +46,28 @@ def is_locked(directory: Path) -> bool:
     Never call this in the process that writes the stream: it would be told no, and would drop the
     lock on the way out.
     """
+    return _ask(directory) is True
+
+
+def is_released(directory: Path) -> bool:
+    """Ask whether the stream's lock is there and certainly held by nobody.
+
+    Where nobody can tell, the answer is no. The same warning holds as for `is_locked`.
+    """
+    return _ask(directory) is False
+
+
+def _ask(directory: Path) -> bool | None:
     try:
         path = os.path.join(directory, LOCK_FILE)  # cheaper than Path, and asked a lot
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:
-        return False
+        return None
     try:
         question = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
         answer = _FLOCK.unpack(fcntl.fcntl(descriptor, fcntl.F_GETLK, question))
         return bool(answer[0] != fcntl.F_UNLCK)
     except OSError:
-        return False
+        return None
     finally:
         os.close(descriptor)

@@ -8,9 +8,10 @@ from typing import Final
 
 import numpy as np
 
+from kvpulse.disk_usage import bytes_on_disk
 from kvpulse.errors import JournalError, NotAJournalError
 from kvpulse.events import MAX_KINDS
-from kvpulse.journal_listing import bytes_on_disk, list_streams
+from kvpulse.journal_listing import list_streams
 from kvpulse.lifetime_lock import is_locked
 from kvpulse.loss_page import LossTotals, read_loss_page
 from kvpulse.record_checks import check_records

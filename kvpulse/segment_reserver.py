@@ -1,9 +1,10 @@
 """The helper thread that has the next segment ready before it is needed.
 
 It makes the stream's directory, lock and loss page, reserves one segment ahead, unlinks the oldest
-one at the size bound, and notices when somebody removed the directory. The engine's thread only
-looks at `ready`; it never waits for this thread. Each attribute is written by one thread at a time:
-`ready` is filled here when it is None and emptied by the writer, both single stores.
+one at the size bound, those of ended runs first, and notices when somebody removed the directory.
+The engine's thread only looks at `ready`; it never waits for this thread. Each attribute is written
+by one thread at a time: `ready` is filled here when it is None and emptied by the writer, both
+single stores.
 """
 
 import errno
@@ -13,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from kvpulse.dead_runs import free_reserves_of_dead_runs
+from kvpulse.ended_runs import EndedRuns
 from kvpulse.lifetime_lock import LifetimeLock
 from kvpulse.loss_page import LossPage
 from kvpulse.segment import (
@@ -47,6 +48,7 @@ class SegmentReserver:
         self.gone_number = -1  # the published segment that was found removed
         self.on_gone: Callable[[], None] | None = None
         self._max_segments = max_segments
+        self._ended = EndedRuns(directory.parent, directory.name, self.process)
         self._next_number = 0
         self._is_made = False
         self._kept: list[int] = []
@@ -133,7 +135,8 @@ class SegmentReserver:
             lock.release()
 
     def _run(self) -> None:
-        free_reserves_of_dead_runs(self.directory.parent, self.process)
+        self._ended.look()
+        self._ended.remove_old(self._room_bytes())
         delay = FIRST_RETRY_SECONDS
         while not self._stopping:
             self._drop_retired()
@@ -143,6 +146,7 @@ class SegmentReserver:
                 delay = min(2 * delay, LONGEST_RETRY_SECONDS)
             else:
                 delay = FIRST_RETRY_SECONDS
+            self._ended.bound(self._room_bytes())
             self._watch()
             self._wake.wait(pause)
             self._wake.clear()
@@ -156,8 +160,18 @@ class SegmentReserver:
                 os.unlink(self.directory / f"{self._next_number:08d}{RESERVED_SUFFIX}")
             except OSError as error:
                 # A full file system is a bound like any other: the oldest history makes room.
-                if error.errno != errno.ENOSPC or not self._trim(len(self._kept) - 1):
+                if error.errno != errno.ENOSPC or not self._give_up_oldest():
                     raise
+
+    def _give_up_oldest(self) -> bool:
+        """Unlink the oldest segment there is: of an ended run, else of this one."""
+        # Only this thread knows of ended runs; an attempt of the engine's thread finds none.
+        is_helper = threading.current_thread() is self._thread
+        return (is_helper and self._ended.drop_oldest()) or self._trim(len(self._kept) - 1)
+
+    def _room_bytes(self) -> int:
+        """Return what this run, with the segment it holds ready, leaves to all others."""
+        return (self._max_segments - len(self._kept) - 1) * self.shape.file_bytes
 
     def _ensure_stream(self) -> None:
         """Make directory, lock and loss page, also again after somebody removed them."""

@@ -48,8 +48,17 @@ def perform(shadow: ShadowPool, act: str, owner: int, ids: list[int]) -> None:
         known = [b for b in dict.fromkeys(ids) if counts[b] or b in shadow.snapshot().cached_blocks]
         shadow.share(owner, known)
     elif act == "free":
-        own = [row.table for row in shadow.snapshot().sequences if row.owner == owner]
-        shadow.free(owner, [b for b in ids if counts[b] == 0 or any(b in t for t in own)])
+        rows = shadow.snapshot().sequences
+        own = [block for row in rows if row.owner == owner for block in row.table]
+        # Freed twice only where nobody else has it: the pool could not tell whose it took.
+        shadow.free(
+            owner,
+            [
+                block
+                for at, block in enumerate(ids)
+                if own.count(block) == counts[block] or ids[:at].count(block) < own.count(block)
+            ],
+        )
     elif act == "cache":
         active = [b for b in dict.fromkeys(ids) if counts[b]]
         shadow.cache(owner, active, [b + 1 for b in active])
