@@ -30,12 +30,15 @@ class CommandEntry(NamedTuple):
     target: str
     help: str
     needs: str = APP
+    after_ctrl_c: int = EXIT_INTERRUPTED
 
 
 COMMANDS: Final[Mapping[str, CommandEntry]] = MappingProxyType(
     {
         "demo": CommandEntry(
-            "engine.commands.demo:main", "engine, agent and dashboard with a mixed workload"
+            "engine.commands.demo:main",
+            "engine, agent and dashboard with a mixed workload",
+            after_ctrl_c=EXIT_GOOD,  # there is no other way to end it
         ),
         "serve": CommandEntry("engine.commands.serve:main", "engine with an OpenAI-compatible API"),
         "agent": CommandEntry("agent.commands.agent:main", "follow journals into the store"),
@@ -76,7 +79,8 @@ def main(argv: list[str] | None = None) -> int:
     try:
         return _dispatch(arguments)
     except KeyboardInterrupt:
-        return EXIT_INTERRUPTED
+        entry = COMMANDS.get(arguments[0])
+        return entry.after_ctrl_c if entry is not None else EXIT_INTERRUPTED
     except BrokenPipeError:
         # The reader of our output has left; nothing more can be said to it.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,12 +1,13 @@
 """`kvpulse demo`: everything at once, with a workload that puts the pool under pressure."""
 
 import json
-import sys
 from typing import Final
 
+from engine.demo.end_signals import ignore_end_signals, interrupt_on_end_signals
 from engine.demo.options import DemoOptions, parse_options
 from engine.demo.places import Places
 from engine.demo.run import Demo
+from engine.demo.saying import say
 from engine.demo.summary import DemoSummary, in_words
 from engine.errors import EngineError
 from kvpulse.errors import KvpulseError
@@ -19,42 +20,46 @@ EXIT_FAILED: Final = 3
 def main(argv: list[str]) -> int:
     """Run one demonstration."""
     options = parse_options(argv)
+    interrupt_on_end_signals()
     _say_what(options)
     places = Places.choose(options)
     try:
         summary = Demo(options, places).run()
     except (EngineError, KvpulseError) as error:
-        _say(f"kvpulse demo: {error}")
-        _say("\n".join(places.clean_up(keep=True)))
+        say(f"kvpulse demo: {error}")
+        say("\n".join(places.clean_up(keep=True)))
         return EXIT_FAILED
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, BrokenPipeError):  # nobody reads on: like Ctrl-C
+        ignore_end_signals()
         places.clean_up(keep=False)
-        _say("stopped before the end; nothing was summed up")
+        say("stopped before the end; nothing was summed up")
         return EXIT_GOOD
     except BaseException:
         places.clean_up(keep=True)
         raise
-    _print_summary(options, summary)
-    left = places.clean_up(keep=bool(summary.faults))
-    _say("kept " + "; ".join(left))
+    try:
+        _print_summary(options, summary)
+    finally:
+        left = places.clean_up(keep=bool(summary.faults))
+    say("kept " + "; ".join(left))
     return EXIT_BAD if summary.faults else EXIT_GOOD
 
 
 def _say_what(options: DemoOptions) -> None:
     if options.why_simulated:
-        _say(f"no real model: {options.why_simulated}; simulating one instead")
+        say(f"no real model: {options.why_simulated}; simulating one instead")
     shape = options.shape
     what = "a simulated engine" if options.simulated else "SmolLM2 on this machine's CPU"
-    _say(
+    say(
         f"starting {what}, {shape.num_blocks} blocks of {shape.block_size} tokens, with an agent"
         + (" and a dashboard" if options.dashboard else "")
     )
     if options.pages_missing:
-        _say(
+        say(
             "without a dashboard: Streamlit is not installed (pip install 'kvpulse-app[dashboard]')"
         )
     if options.fault:
-        _say(f"with the fault {options.fault}")
+        say(f"with the fault {options.fault}")
 
 
 def _print_summary(options: DemoOptions, summary: DemoSummary) -> None:
@@ -63,8 +68,4 @@ def _print_summary(options: DemoOptions, summary: DemoSummary) -> None:
     else:
         print("\n".join(in_words(summary)), flush=True)
     for fault in summary.faults:
-        _say(f"NOT GOOD: {fault}")
-
-
-def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
+        say(f"NOT GOOD: {fault}")

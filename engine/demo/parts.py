@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from engine.demo.end_signals import end_signals_held_back, ignore_end_signals
 from engine.demo.load import TENANTS
 from engine.demo.options import ENGINE_NAME, DemoOptions
 from engine.demo.places import Places
@@ -58,12 +59,14 @@ class Parts:
             if options.dashboard:
                 self._dashboard = self._start("dashboard", ["dashboard", "--store", places.store])
         except BaseException:
+            ignore_end_signals()
             self.stop()
             raise
 
     def _start(self, name: str, arguments: Sequence[str]) -> Child:
-        child = Child(name, arguments, log=self._places.log(name))
-        self._children.append(child)
+        with end_signals_held_back():
+            child = Child(name, arguments, log=self._places.log(name))
+            self._children.append(child)
         return child
 
     def wait_until_ready(self) -> Urls:

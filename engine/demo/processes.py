@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
+from engine.demo.end_signals import hear_end_signals
 from engine.errors import EngineError
 
 _PR_SET_PDEATHSIG: Final = 1
@@ -39,7 +40,7 @@ class Child:
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,  # a Ctrl-C at the terminal is for the demonstration alone
-                preexec_fn=_die_with_parent() if sys.platform == "linux" else None,
+                preexec_fn=_die_with_parent() if sys.platform == "linux" else hear_end_signals,
             )
 
     @property
@@ -101,6 +102,7 @@ def _die_with_parent() -> Callable[[], None]:
     libc, parent = ctypes.CDLL(None, use_errno=True), os.getpid()
 
     def ask_for_signal() -> None:
+        hear_end_signals()
         libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
         if os.getppid() != parent:  # it was killed before we could ask
             os._exit(1)

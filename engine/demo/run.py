@@ -2,20 +2,19 @@
 
 import asyncio
 import json
-import signal
-import sys
 import time
 from typing import Final
 
+from engine.demo.end_signals import END_SIGNALS, ignore_end_signals, interrupt_on_end_signals
 from engine.demo.http_client import UnreachableError, get
 from engine.demo.load import Load
 from engine.demo.options import DemoOptions
 from engine.demo.parts import Parts, Urls
 from engine.demo.places import Places
+from engine.demo.saying import say
 from engine.demo.status_line import StatusLine
 from engine.demo.summary import DemoSummary, summarize
 
-END_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 FOREVER_SECONDS: Final = 1e9
 STATUS_SECONDS: Final = 0.5
 DRAIN_SECONDS: Final = 10.0
@@ -40,6 +39,7 @@ class Demo:
             self._parts.stop_engine()
             stored = self._parts.wait_until_stored()
         finally:
+            ignore_end_signals()
             self._parts.stop()
         return summarize(json.loads(self._places.accounts.read_text()), stored)
 
@@ -58,9 +58,10 @@ class Demo:
         status.end()
         for number in END_SIGNALS:  # a second Ctrl-C does not wait for anything
             loop.remove_signal_handler(number)
+        interrupt_on_end_signals()
         if not sending.cancelled():
             sending.result()
-        _say("the clients are done; letting the engine drain and the agent store its last word")
+        say("the clients are done; letting the engine drain and the agent store its last word")
         await self._drain(urls.engine)
 
     async def _drain(self, engine_url: str) -> None:
@@ -80,11 +81,7 @@ class Demo:
         ]
         if urls.dashboard is not None:
             lines.append(f"dashboard  {urls.dashboard}")
-        _say("\n".join(lines))
-
-
-def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
+        say("\n".join(lines))
 
 
 async def _is_busy(engine_url: str) -> bool:

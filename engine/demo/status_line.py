@@ -1,5 +1,6 @@
 """One line that says how the demonstration is doing, rewritten in place on a terminal."""
 
+import contextlib
 import re
 import shutil
 import sys
@@ -52,8 +53,9 @@ class StatusLine:
     def end(self) -> None:
         """Leave the line behind."""
         if self._rewrites:
-            self._out.write("\n")
-            self._out.flush()
+            with contextlib.suppress(OSError):  # the terminal may be gone
+                self._out.write("\n")
+                self._out.flush()
 
     def _rate(self, accounts: dict[str, object], now: float) -> float:
         tokens = _number(accounts, "output_tokens")

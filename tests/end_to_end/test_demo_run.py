@@ -8,7 +8,7 @@ import subprocess
 import sys
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -159,6 +159,33 @@ def test_ctrl_c_ends_everything_and_answers_with_a_summary(tmp_path):
     _assert_all_accounted_for(json.loads(output))
     _, alive = psutil.wait_procs(children, timeout=5)
     assert alive == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("number", "said"),
+    [
+        (signal.SIGINT, "starting a simulated engine"),
+        (signal.SIGTERM, "starting a simulated engine"),
+        (signal.SIGINT, "agent      http"),
+        (signal.SIGHUP, "agent      http"),
+    ],
+)
+def test_an_impatient_end_leaves_nothing_behind(tmp_path, number, said):
+    with _demo(tmp_path, "--simulated", "--no-dashboard") as process:
+        wait_until(lambda: said in (tmp_path / "said").read_text(), timeout=60)
+        wait_until(lambda: len(psutil.Process(process.pid).children()) == 2, timeout=30)
+        children = psutil.Process(process.pid).children(recursive=True)
+
+        while process.poll() is None:
+            process.send_signal(number)
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(0.1)
+
+    assert process.returncode == 0
+    assert [child for child in children if child.is_running()] == []
+    assert list((tmp_path / "runtime" / "kvpulse").iterdir()) == []
+    assert list((tmp_path / "tmp").iterdir()) == []
 
 
 @pytest.mark.slow

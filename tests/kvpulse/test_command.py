@@ -105,6 +105,14 @@ def test_ctrl_c_ends_with_130(table):
     assert main(["made-up"]) == 130
 
 
+def test_ctrl_c_is_how_a_demo_ends(table, monkeypatch):
+    table(raising(KeyboardInterrupt()))
+    entry = COMMANDS["demo"]._replace(target="made_up:main")
+    monkeypatch.setattr(command, "COMMANDS", {"demo": entry})
+
+    assert main(["demo"]) == 0
+
+
 def test_a_missing_library_is_named(table, monkeypatch, capsys):
     table(lambda argv: 0)
     entry = CommandEntry("made_up_elsewhere:main", "made up")
