@@ -29,7 +29,7 @@ class AgentConfig:
     allowed_hosts: tuple[str, ...] = ()  # answered beside loopback names
     log_level: str = "info"
     commit_seconds: float = 0.25  # between two looks at a stream, each with its commit
-    commit_events: int = 65_536  # at most in one commit; while behind, they follow without pause
+    commit_events: int = 262_144  # at most in one commit; while behind, they follow without pause
     rescan_seconds: float = 1.0
 
 

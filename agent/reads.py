@@ -161,6 +161,11 @@ class Reads:
         with self._engine.connect() as connection:
             return reads_health.read_telemetry(connection, run_key)
 
+    def hash_bytes(self, run_key: int) -> int:
+        """Return how many bytes of a run's stored chunks hold content hashes."""
+        with self._engine.connect() as connection:
+            return reads_health.read_hash_bytes(connection, run_key)
+
     def leaks(self, run_key: int) -> list[Leak]:
         """Return blocks that outlived their owner, open ones first."""
         with self._engine.connect() as connection:

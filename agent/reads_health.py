@@ -90,6 +90,12 @@ def read_telemetry(connection: Connection, run_key: int) -> TelemetryHealth:
     )
 
 
+def read_hash_bytes(connection: Connection, run_key: int) -> int:
+    """Return the bytes of a run's chunks that hold content hashes."""
+    query = text("SELECT COALESCE(SUM(hash_bytes), 0) FROM chunks WHERE run_key=:key")
+    return int(connection.execute(query, {"key": run_key}).scalar_one())
+
+
 def read_marks(connection: Connection, run_key: int, window: Window) -> list[Mark]:
     """Return what to mark on a time chart of this run, in time order."""
     bind = {"key": run_key, "start": window.start_ns, "end": window.end_ns}

@@ -1,8 +1,8 @@
 """`kvpulse bench ingest`: events per CPU second from a recorded journal to the SQLite store.
 
-The simulated engine records a trace first, in a process of its own. What is timed is the CPU time
-of reading, the whole ledger, and committing, as the agent does it. Before that, the first 200,000
-events are checked against a ledger of plain loops.
+The simulated engine records a trace first, in a process of its own. Then the agent's own loop, with
+its own settings, stores that journal: what is timed is the CPU time of reading, the whole ledger,
+and committing. After that the first 200,000 events are checked against a ledger of plain loops.
 """
 
 import argparse
@@ -11,6 +11,7 @@ import resource
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -19,17 +20,20 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from agent.agent_loop import AgentLoop
 from agent.chunk import Stretch
 from agent.commands.exit_codes import ExitCode
+from agent.config import AgentConfig
 from agent.ledger import Ledger
-from agent.ledger_delta import RunShape
+from agent.ledger_delta import LiveState, RunShape
+from agent.live_view import LiveView
 from agent.plain_ledger import PlainLedger
-from agent.sources.journal import FoundStream, JournalFolder
-from agent.store import Progress, Store
+from agent.reads import open_reads
+from agent.sources.journal import JournalFolder
+from agent.store import Store
 from kvpulse.reader import StreamReader
 
 CHECKED_EVENTS: Final = 200_000
-UNIT_EVENTS: Final = 262_144  # in one commit, as by an agent that catches up
 WORKLOAD: Final = "workload"  # the replay's own seeded one
 JOURNAL_MIB: Final = 4096
 
@@ -59,11 +63,10 @@ def main(argv: Sequence[str]) -> int:
         journal = arguments.journal or Path(folder) / "journal"
         if arguments.journal is None and not _record(arguments, journal):
             return ExitCode.UNREACHABLE
-        streams = JournalFolder(journal).streams()
-        if not streams:
+        if not JournalFolder(journal).streams():
             print(f"no stream under {journal}", file=sys.stderr)
             return ExitCode.UNREACHABLE
-        figures = measure(streams[0], Path(folder))
+        figures = measure(journal, Path(folder))
     print(json.dumps(asdict(figures)) if arguments.json else _in_words(figures))
     wrong = figures.differences or figures.audits_failed or figures.laws_failed
     return ExitCode.BAD_ANSWER if wrong else ExitCode.GOOD
@@ -99,59 +102,67 @@ def _record(arguments: argparse.Namespace, journal: Path) -> bool:
     return done.returncode == 0
 
 
-@dataclass(slots=True)
-class Ingest:
-    """What ingesting a stream came to."""
+class Ingest(NamedTuple):
+    """What ingesting a journal came to."""
 
-    events: int = 0
-    cpu_seconds: float = 0.0
-    chunk_bytes: int = 0
-    hash_bytes: int = 0
-    ledger: Ledger | None = None
+    events: int
+    cpu_seconds: float
+    peak_rss_mb: float
+    live: list[LiveState]  # of each engine, at the end
 
 
-def measure(found: FoundStream, folder: Path) -> IngestFigures:
-    """Check the first events of a stream, then ingest all of it into a new store."""
-    differences, checked = check_first_events(found.directory, CHECKED_EVENTS)
+class Weight(NamedTuple):
+    """Bytes of stored chunks, and those of them that hold content hashes."""
+
+    chunk_bytes: int
+    hash_bytes: int
+
+
+def measure(journal: Path, folder: Path) -> IngestFigures:
+    """Ingest a journal into a new store, then hold its first events against plain loops."""
     path = folder / "bench.db"
-    with Store.open(str(path)) as store:
-        done = ingest(found, store)
-    assert done.ledger is not None
-    live = done.ledger.live()
+    done = ingest(AgentConfig(journal=journal, store=str(path)))
+    weight = weigh_chunks(str(path))
+    checked = check_first_events(JournalFolder(journal).streams()[0].directory, CHECKED_EVENTS)
     size, events = path.stat().st_size, max(done.events, 1)
     return IngestFigures(
         events=done.events,
         events_per_cpu_second=round(done.events / max(done.cpu_seconds, 1e-9)),
-        bytes_per_event=round((size - done.hash_bytes) / events, 3),
+        bytes_per_event=round((size - weight.hash_bytes) / events, 3),
         bytes_per_event_with_hashes=round(size / events, 3),
-        chunk_bytes_per_event=round((done.chunk_bytes - done.hash_bytes) / events, 3),
-        peak_rss_mb=round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, 1),
+        chunk_bytes_per_event=round((weight.chunk_bytes - weight.hash_bytes) / events, 3),
+        peak_rss_mb=done.peak_rss_mb,
         cpu_seconds=round(done.cpu_seconds, 3),
-        checked_events=checked,
-        differences=differences,
-        audits_passed=live.audits_passed,
-        audits_failed=live.audits_failed,
-        laws_failed=live.laws_failed,
+        checked_events=checked.events,
+        differences=checked.differences,
+        audits_passed=sum(live.audits_passed for live in done.live),
+        audits_failed=sum(live.audits_failed for live in done.live),
+        laws_failed=sum(live.laws_failed for live in done.live),
     )
 
 
-def ingest(found: FoundStream, store: Store) -> Ingest:
-    """Read, follow and commit a whole stream, unit by unit, as the agent does."""
-    done = Ingest()
-    reader, writer = StreamReader(found.directory), store.writer(found.stream)
-    began = time.process_time()
-    while (batch := reader.read(UNIT_EVENTS)) is not None:
-        shape = RunShape(batch.total_blocks, batch.host_blocks, batch.block_size)
-        done.ledger = done.ledger or Ledger(shape)
-        done.ledger.apply(batch)
-        delta = done.ledger.take()
-        writer.commit(delta, shape, Progress(reader.position, 0, time.time_ns()))
-        done.events += sum(delta.stored)
-        done.chunk_bytes += sum(len(chunk.blob) for chunk in delta.chunks)
-        done.hash_bytes += sum(chunk.hash_bytes for chunk in delta.chunks)
-    done.cpu_seconds = time.process_time() - began
-    reader.close()
-    return done
+def ingest(config: AgentConfig) -> Ingest:
+    """Store everything that a journal holds, as `kvpulse agent --once` does."""
+    with Store.open(config.store) as store:
+        view = LiveView(time.time_ns())
+        loop = AgentLoop(config, store, view)
+        began = time.process_time()
+        loop.drain(threading.Event())
+        cpu_seconds = time.process_time() - began
+    peak_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    live = [engine.live for engine in view.snapshot().engines.values()]
+    return Ingest(loop.num_events, cpu_seconds, round(peak_kib / 1024, 1), live)
+
+
+def weigh_chunks(store: str) -> Weight:
+    """Ask a store what the chunks of all its engines weigh."""
+    reads = open_reads(store)
+    try:
+        keys = [engine.run_key for engine in reads.engines()]
+        chunk_bytes = sum(reads.telemetry(key).chunk_bytes for key in keys)
+        return Weight(chunk_bytes, sum(reads.hash_bytes(key) for key in keys))
+    finally:
+        reads.close()
 
 
 class Checked(NamedTuple):
