@@ -16,6 +16,7 @@ from kvpulse.keyframe import NULL_ENTRY
 from kvpulse.keyframe_decoder import KeyframeArrays
 
 MAX_NAMED: Final = 5
+MOST_BLOCKS: Final = 1 << 24  # of one tier
 
 
 class PoolAccount(NamedTuple):
@@ -32,6 +33,11 @@ class PoolAccount(NamedTuple):
     checksum: int
     filled_slots: int | None
     largest_free_run: int | None
+
+    @property
+    def adds_up(self) -> bool:
+        """Whether it agrees with itself: a damaged total must not make a ledger of 2**32 blocks."""
+        return self.total == self.active + self.cached + self.free <= MOST_BLOCKS
 
 
 def pool_accounts(events: EventColumns) -> list[PoolAccount]:

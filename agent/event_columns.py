@@ -16,6 +16,10 @@ Words = npt.NDArray[np.uint32]
 Floats = npt.NDArray[np.float64]
 
 
+_ANY_WORD: Final = np.zeros(1, np.uint32)
+LONGEST_SILENCE_NS: Final = 1 << 55  # over a year: a longer one is a damaged time
+
+
 def kind_table(kinds: Any) -> Bools:
     """Return a table that says for each byte whether it is one of `kinds`."""
     table = np.zeros(256, bool)
@@ -91,6 +95,31 @@ def columns_of(
     )
 
 
+def with_sound_times(records: Records, *, not_before_ns: int) -> Records:
+    """Return the records with damaged times replaced, lest what follows counts as that late.
+
+    A time is damaged when the next record's is earlier but not earlier than the one before: that
+    next one is in order, so this is not; and when it follows a silence that no engine outlives.
+
+    Args:
+        not_before_ns: The newest time already seen; 0: none.
+    """
+    t_ns = records["ts_ns"].view(np.int64)  # damage may make it negative: earlier than all
+    falls = t_ns[1:] < t_ns[:-1]
+    if not (falls.any() or t_ns[-1] - not_before_ns > LONGEST_SILENCE_NS or t_ns[0] < 0):
+        return records
+    records = records.copy()
+    t_ns = records["ts_ns"].view(np.int64)
+    before = np.append(not_before_ns, t_ns[:-1])
+    spikes = np.flatnonzero(falls & (t_ns[1:] >= before[:-1]))
+    t_ns[spikes] = t_ns[spikes + 1]
+    leaps = (before > 0) & (t_ns - before > LONGEST_SILENCE_NS)
+    t_ns[leaps] = before[leaps]
+    t_ns[0] = max(int(t_ns[0]), not_before_ns)
+    np.maximum.accumulate(t_ns, out=t_ns)
+    return records
+
+
 def lane_words_of(kind: Bytes, n: Ints) -> Ints:
     """Return how many lane words each record uses."""
     return np.where(_INLINE[kind] & (n == 1), 0, n * _WORDS_PER_N[kind])
@@ -100,30 +129,30 @@ def lane_words_of(kind: Bytes, n: Ints) -> Ints:
 class Rows:
     """Block records unrolled: one row for each block id, in event order."""
 
-    record: npt.NDArray[np.int64]  # index of the record that each row comes from
-    block: npt.NDArray[np.int64]
+    record: Ints  # index of the record that each row comes from
+    block: npt.NDArray[np.int32]
     num_bad: int  # ids that the pool does not have, left out
 
 
 def unroll(events: EventColumns, picked: Ints, num_blocks: int) -> Rows:
     """Return one row for each id of the `picked` IDS (or HASHED_IDS: ids only) records."""
-    n = events.n[picked]
-    offsets = events.first[picked] - events.lane_base
+    n, first = events.n[picked], events.first[picked]
+    offsets = first - events.lane_base
     inline = (n == 1) & _INLINE[events.kind[picked]]
     wrong = ~inline & ((offsets < 0) | (offsets + n > len(events.lane)))
     num_bad = int(n[wrong].sum()) if wrong.any() else 0
     if num_bad:
-        picked, n, offsets, inline = (column[~wrong] for column in (picked, n, offsets, inline))
-    singles = events.first[picked[inline]].astype(np.uint32)
-    # The inline ids are put behind the lane, so that one gather fetches all.
-    offsets[inline] = len(events.lane) + np.arange(len(singles))
-    words = np.concatenate([events.lane, singles])
+        picked, n, first = picked[~wrong], n[~wrong], first[~wrong]
+        offsets, inline = offsets[~wrong], inline[~wrong]
+    offsets[inline] = 0  # any word will do: it is replaced below
     starts = np.cumsum(n) - n
-    total = int(n.sum())
-    block = words[np.arange(total) + np.repeat(offsets - starts, n)].astype(np.int64)
+    place = np.repeat(offsets - starts, n)
+    place += np.arange(len(place))
+    words = (events.lane if len(events.lane) else _ANY_WORD).take(place)
+    words[starts[inline]] = first[inline]
     record = np.repeat(picked, n)
-    if total and int(block.max()) >= num_blocks:
-        good = block < num_blocks
-        num_bad += int(total - good.sum())
-        block, record = block[good], record[good]
-    return Rows(record, block, num_bad)
+    if len(words) and int(words.max()) >= num_blocks:
+        good = words < num_blocks
+        num_bad += int(len(good) - good.sum())
+        words, record = words[good], record[good]
+    return Rows(record, words.view(np.int32), num_bad)

@@ -102,17 +102,18 @@ def _adopted(requests: RequestLedger, row: np.void, t_ns: int) -> RequestState:
     owner, name = int(row["owner"]), STATE_NAMES.get(int(row["state"]), "unknown")
     state = requests.live.get(owner)
     if state is None:
-        state = RequestState(owner, int(row["tenant"]), name, int(row["arrived_ns"]))
+        arrived_ns = min(int(row["arrived_ns"]), t_ns)  # a damaged one may be any
+        state = RequestState(owner, int(row["tenant"]), name, arrived_ns)
         for field in ("prompt_tokens", "max_tokens", "priority", "tier", "parent", "retry"):
             setattr(state, field, int(row[field]))
         state.limit_blocks = requests.limit_of(state)
     state.state = name
     state.preemptions = int(row["preemptions"])
-    state.first_token_ns = int(row["first_token_ns"])
+    state.first_token_ns = min(int(row["first_token_ns"]), t_ns)
     state.spans_gap = state.waits_unknown = True
     state.paid_ns = state.sharing = None
     state.cause = (int(row["cause"]) or _BUSY) if name in WAITING_STATES else 0
     if state.cause >= len(state.waits):
         state.cause = _BUSY
-    state.cause_since_ns, state.shown_since_ns = t_ns, int(row["since_ns"])
+    state.cause_since_ns, state.shown_since_ns = t_ns, min(int(row["since_ns"]), t_ns)
     return state

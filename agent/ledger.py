@@ -14,7 +14,7 @@ import numpy as np
 
 from agent.chunk import Stretch, decode_chunk
 from agent.chunk_builder import ChunkBuilder
-from agent.event_columns import columns_of
+from agent.event_columns import columns_of, with_sound_times
 from agent.intervals import SECOND_NS
 from agent.laws import (
     block_laws,
@@ -112,7 +112,8 @@ class Ledger:
         self.core.totals.unknown += batch.unknown
         self.seq = batch.position.seq
         if len(batch.records):
-            stretch = Stretch(batch.seq0, batch.records, batch.lane, batch.lane_base)
+            records = with_sound_times(batch.records, not_before_ns=self.core.t_ns)
+            stretch = Stretch(batch.seq0, records, batch.lane, batch.lane_base)
             self._chunks.add(stretch)
             self._follow(stretch, keyframes=True)
 

@@ -134,7 +134,8 @@ class LedgerCore:
         self._read_texts(events)
         accounts = pool_accounts(events)
         for account in accounts:
-            (self.host if account.host else self.blocks).grow(account.total)
+            if account.adds_up:
+                (self.host if account.host else self.blocks).grow(account.total)
         stored = events.events_per_record()
         grid = self._grid(events)
         before = second_rows.Before(

@@ -23,6 +23,7 @@ COLUMNS: Final = (
     "first_block_ns",
     "paid",
 )
+NO_SLOT: Final = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +147,9 @@ class OwnerLedger:
         """Take back the slots of sequences that ended and hold nothing; references are settled."""
         kept: list[int] = []
         for owner in self._ended:
-            slot = self.slots[owner]
+            slot = self.slots.get(owner, NO_SLOT)
+            if slot == NO_SLOT:
+                continue  # ended twice: an engine that used a number again
             if self.held[slot] > 0:
                 kept.append(owner)
                 continue

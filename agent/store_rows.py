@@ -69,7 +69,7 @@ def _request_row(run_key: int, offset: int, row: RequestRow) -> Row:
     times = (row.arrived_ns, row.admitted_ns, row.first_token_ns, row.ended_ns, row.deadline_ns)
     return (
         *(run_key, row.owner, row.parent, row.tenant, row.state),
-        *(None if t is None else t + offset for t in times),
+        *(None if t is None else _wall_ns(t, offset) for t in times),
         *(row.end_reason, row.reject_reason),
         *(row.prompt_tokens, row.max_tokens, row.asked_max_tokens, row.output_tokens),
         *(row.priority, row.tier, row.retry, _signed(row.request_hash) or None),
@@ -131,6 +131,12 @@ def kind_name(kind: int) -> str:
 def fingerprint_text(config: Mapping[str, object]) -> str:
     """Return a configuration as JSON with sorted keys, so that equal ones are equal texts."""
     return json.dumps(config, sort_keys=True, default=str)
+
+
+def _wall_ns(t_ns: int, offset: int) -> int | None:
+    """Return a time as the store holds it; None beyond the year 2262: a deadline of "never"."""
+    at_ns = t_ns + offset
+    return at_ns if at_ns < 1 << 63 else None
 
 
 def _json(value: Mapping[str, int]) -> str:
