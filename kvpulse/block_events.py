@@ -76,7 +76,10 @@ class BlockEvents(RecordWriter):
         One call for each run of equal count and `FreeOutcome`. A refused double free changes
         nothing and states the present count.
         """
-        flags = outcome | HOST_TIER if host else outcome
+        try:
+            flags = outcome | HOST_TIER if host else outcome
+        except Exception:  # noqa: BLE001 - the engine must survive whatever it handed us
+            return self._refuse(FREE, length_of(ids))
         # `_emit_ids` written out: for one block the call would cost a tenth of the whole.
         records, clock, base, emitted, commit, _ = self._hot
         at = self._index

@@ -150,8 +150,12 @@ class Recorder(RequestEvents):
             context_tokens: Sum of context lengths over the step's sequences.
             waiting: Sequences that wait at its end.
         """
+        try:
+            high, low = number >> 32, number & LOW
+        except Exception:  # noqa: BLE001 - the engine must survive whatever it handed us
+            return self._refuse(STEP, 1)
         values = (
-            number >> 32,
+            high,
             prefill_tokens,
             decode_tokens,
             sequences,
@@ -161,9 +165,10 @@ class Recorder(RequestEvents):
             compute_ns,
             sample_ns,
         )
-        self._emit_words(STEP, 0, 0, 0, number & LOW, STEP_WORDS, values)
+        self._emit_words(STEP, 0, 0, 0, low, STEP_WORDS, values)
         if self._index >= self._soft_limit or self._word >= self._soft_word:
             self._safe_point()
+        return None
 
     def pool(
         self,
@@ -225,7 +230,10 @@ class Recorder(RequestEvents):
         Anything but printable ASCII becomes '?', and 128 bytes are kept. Past 4,096 strings the
         rest share the alias `other`.
         """
-        text = _UNPRINTABLE.sub("?", str(alias))[:MAX_STRING_BYTES]
+        try:
+            text = _UNPRINTABLE.sub("?", str(alias))[:MAX_STRING_BYTES]
+        except Exception:  # noqa: BLE001 - the engine must survive whatever it handed us
+            return 0
         if not text:
             return 0
         if text not in self._strings and len(self._strings) >= MAX_STRINGS - 1:

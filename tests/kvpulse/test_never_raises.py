@@ -6,6 +6,19 @@ from kvpulse.events import Kind
 from kvpulse.stream_values import GapReason
 from tests.kvpulse.factories_journal import added, batches, stored_and_lost
 
+
+class Unsized:
+    """Ids that cannot even be counted."""
+
+    def __len__(self):
+        raise RuntimeError("no length")
+
+    def __iter__(self):
+        raise RuntimeError("no items")
+
+    __str__ = __len__
+
+
 WRONG_CALLS = [
     ("admit", (-1,), Kind.ADMIT, 1),
     ("admit", ("seven",), Kind.ADMIT, 1),
@@ -23,6 +36,10 @@ WRONG_CALLS = [
     ("arrive", (1, 2**32, 1), Kind.ARRIVE, 1),
     ("finish", (1, 1, 1, 1, -1, 1), Kind.FINISH, 1),
     ("step", (1, 1, 1, 1, 1, 1, -1, 1, 1), Kind.STEP, 1),
+    ("step", (1.5, 1, 1, 1, 1, 1, 1, 1, 1), Kind.STEP, 1),
+    ("step", (None, 1, 1, 1, 1, 1, 1, 1, 1), Kind.STEP, 1),
+    ("free", (1, [1, 2], 0, None, 0, True), Kind.FREE, 2),
+    ("share", (1, Unsized(), 1), Kind.SHARE, 1),
     ("pool", (1, 1, 1, 1, 1, 2**64), Kind.POOL, 1),
     ("heartbeat", (1, "many", 1), Kind.HEARTBEAT, 1),
     ("config", ({"x": "y" * 9000},), Kind.CONFIG, 1),
@@ -68,6 +85,10 @@ def test_a_clock_that_fails_costs_the_events_it_fails_for(record):
     stored, lost = stored_and_lost(batches(recorder.directory))
     assert lost == {Kind.ADMIT: 1, Kind.HEARTBEAT: 1}
     assert added(stored, lost) == recorder.emitted()
+
+
+def test_an_alias_that_cannot_be_told_is_no_tenant(record):
+    assert record().tenant(Unsized()) == 0
 
 
 def test_nothing_is_recorded_for_no_ids(record):
