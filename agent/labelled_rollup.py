@@ -6,6 +6,7 @@ from typing import Final
 
 from agent.intervals import interval_start
 from agent.ledger_delta import LabelledRow
+from agent.rollup import of_tiers, open_only
 from agent.rollup_metrics import LABELLED, TIERS
 
 Sums = dict[tuple[str, str | int], int]  # (family, label or tenant id) → value
@@ -47,9 +48,15 @@ class LabelledRollups:
             )
             self._changed[tier, start] = self.open[tier]
 
-    def take(self, name_of: Callable[[int], str]) -> tuple[LabelledRow, ...]:
-        """Return every row that changed since the last take; `name_of` names a tenant."""
-        changed, self._changed = self._changed, {}
+    def take(
+        self, name_of: Callable[[int], str], *, coarse: bool = True
+    ) -> tuple[LabelledRow, ...]:
+        """Return every row that changed and was not taken yet; without `coarse`, of seconds only.
+
+        Args:
+            name_of: Names a tenant.
+        """
+        changed, self._changed = of_tiers(self._changed, coarse=coarse)
         return tuple(
             LabelledRow(
                 tier, start, family, label if isinstance(label, str) else name_of(label), value
@@ -58,6 +65,6 @@ class LabelledRollups:
             for (family, label), value in sums.items()
         )
 
-    def forget(self) -> None:
-        """Count every change as handed out."""
-        self._changed = {}
+    def forget_closed(self) -> None:
+        """Count every interval but the open ones as handed out."""
+        self._changed = open_only(self._changed, self.open_start)

@@ -135,12 +135,16 @@ def _only(table: Sparse, start: int) -> Sparse:
 
 @dataclass(slots=True)
 class LatencyRollups:
-    """The latency metrics of all tiers, and their totals since the run began."""
+    """The latency metrics of all tiers, and their totals since the run began.
+
+    Coarse tiers take in what came only when they are asked for: merging costs more than adding.
+    """
 
     wall_offset_ns: int = 0
     open: dict[int, Sparse] = field(default_factory=lambda: dict.fromkeys(TIERS, _empty()))
     totals: list[Histogram] = field(default_factory=lambda: [Histogram() for _ in LATENCIES])
     _changed: dict[int, list[Sparse]] = field(default_factory=dict)
+    _waiting: list[Sparse] = field(default_factory=list)  # what coarse tiers have not taken in
 
     def add(self, samples: Samples) -> None:
         """Add durations; none may belong before an interval that was closed already."""
@@ -148,8 +152,16 @@ class LatencyRollups:
         if not len(table.start):
             return
         self._add_to_totals(table)
-        for tier in TIERS:
-            self._add_to_tier(tier, table)
+        self._add_to_tier(TIERS[0], table)
+        self._waiting.append(table)
+
+    def merge_waiting(self) -> None:
+        """Let the coarse tiers take in what was added since the last time."""
+        parts, self._waiting = self._waiting, []
+        for tier in TIERS[1:] if parts else ():
+            share = _regroup(parts, wall_offset_ns=self.wall_offset_ns, tier=tier)
+            self._add_to_tier(tier, share)
+            parts = [share]
 
     def _add_to_totals(self, table: Sparse) -> None:
         metrics = np.repeat(table.metric, table.lengths())
@@ -172,14 +184,15 @@ class LatencyRollups:
         first = group_starts(table.start[:1], wall_offset_ns=offset, tier_seconds=tier)
         goes_on = len(open_.start) > 0 and open_.start[0] == first[0]
         merged = table
-        if goes_on or tier != TIERS[0]:
-            parts = [open_, table] if goes_on else [table]
-            merged = _regroup(parts, wall_offset_ns=offset, tier=tier)
+        if goes_on:
+            merged = _regroup([open_, table], wall_offset_ns=offset, tier=tier)
         self.open[tier] = _only(merged, int(merged.start[-1]))
         self._changed.setdefault(tier, []).append(merged)
 
-    def take(self) -> tuple[LatencyRow, ...]:
-        """Return every row that changed since the last take."""
+    def take(self, *, coarse: bool = True) -> tuple[LatencyRow, ...]:
+        """Return every changed row not taken yet; without `coarse`, those of seconds only."""
+        if coarse:
+            self.merge_waiting()
         changed, self._changed = self._changed, {}
         rows: dict[tuple[int, int, str], LatencyRow] = {}
         for tier, tables in changed.items():
@@ -189,9 +202,10 @@ class LatencyRollups:
                 )
         return tuple(rows.values())
 
-    def forget(self) -> None:
-        """Count every change as handed out."""
-        self._changed = {}
+    def forget_closed(self) -> None:
+        """Count every interval but the open ones as handed out."""
+        self.merge_waiting()
+        self._changed = {tier: [self.open[tier]] for tier in self._changed}
 
 
 def latency_rows(tier: int, table: Sparse) -> list[LatencyRow]:

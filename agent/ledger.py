@@ -15,7 +15,7 @@ import numpy as np
 from agent.chunk import Stretch, decode_chunk
 from agent.chunk_builder import ChunkBuilder
 from agent.event_columns import columns_of, with_sound_times
-from agent.intervals import SECOND_NS
+from agent.intervals import SECOND_NS, interval_start
 from agent.laws import (
     block_laws,
     block_second_law,
@@ -69,6 +69,7 @@ class Ledger:
         self._snapshot_due = True
         self._recent: list[Any] = []
         self._closing = False
+        self._coarse_at = (-1, -1)  # second and record at the last take
 
     @classmethod
     def resume(cls, snapshot: Snapshot) -> Self:
@@ -84,7 +85,7 @@ class Ledger:
         ledger._refreshed_ns = extra["refreshed_ns"]
         ledger._snapshot_events = int(core.totals.stored.sum())
         ledger._snapshot_due = False
-        ledger._forget()
+        ledger._forget_replayed()
         return ledger
 
     def replay(self, blob: bytes) -> None:
@@ -96,7 +97,7 @@ class Ledger:
         stretch = decode_chunk(blob)
         self._follow(stretch, keyframes=False)
         self.seq = max(self.seq, stretch.seq0 + len(stretch.records))
-        self._forget()
+        self._forget_replayed()
 
     def replayed_to(self, seq: int) -> None:
         """State the stored position that replaying led to: unknown kinds lie between chunks."""
@@ -165,6 +166,7 @@ class Ledger:
         core = self.core
         snapshot_due = self._is_snapshot_due()
         settles = snapshot_due or self._closing or core.t_ns - self._settled_ns >= SECOND_NS
+        coarse = self._is_coarse_due() or snapshot_due or self._closing
         core.flush_lost()
         if settles:
             self._settle()
@@ -178,9 +180,9 @@ class Ledger:
             t_ns=core.t_ns,
             wall_offset_ns=core.wall_offset_ns,
             chunks=self._chunks.take(),
-            rollups=core.rollups.take(),
-            latencies=core.latencies.take(),
-            labelled=core.labelled.take(core.tenant_label),
+            rollups=core.rollups.take(coarse=coarse),
+            latencies=core.latencies.take(coarse=coarse),
+            labelled=core.labelled.take(core.tenant_label, coarse=coarse),
             requests=requests,
             gaps=tuple(self._gaps),
             audits=self._audits(),
@@ -202,6 +204,18 @@ class Ledger:
         return core.has_changed and (
             core.t_ns - self._snapshot_ns >= SNAPSHOT_NS or events >= SNAPSHOT_EVENTS
         )
+
+    def _is_coarse_due(self) -> bool:
+        """Say whether rows of coarse tiers are handed out: in a take that enters a new second.
+
+        So what is held back belongs to open intervals alone, which replay restores. A take without
+        news hands it out.
+        """
+        core = self.core
+        second = interval_start(core.t_ns, wall_offset_ns=core.wall_offset_ns, tier_seconds=1)
+        now = (second, self.seq)
+        (before, seq), self._coarse_at = self._coarse_at, now
+        return before != second or seq == self.seq or bool(self._gaps)
 
     def _settle(self) -> None:
         core = self.core
@@ -273,9 +287,6 @@ class Ledger:
     def _forget(self) -> None:
         """Count everything so far as handed out."""
         core = self.core
-        core.rollups.forget()
-        core.latencies.forget()
-        core.labelled.forget()
         # Ended ones were handed out; live ones may be again, which changes nothing.
         live = core.requests.live
         core.requests.changed = {n: s for n, s in core.requests.changed.items() if n in live}
@@ -285,6 +296,14 @@ class Ledger:
         self._taken_stored, self._taken_lost = totals.stored.copy(), totals.lost.copy()
         self._taken_unknown = totals.unknown
         self._taken_passed, self._taken_failed = totals.audits_passed, totals.audits_failed
+
+    def _forget_replayed(self) -> None:
+        """Count what was replayed as handed out, but not open intervals: some were held back."""
+        core = self.core
+        core.rollups.forget_closed()
+        core.latencies.forget_closed()
+        core.labelled.forget_closed()
+        self._forget()
 
     def _snapshot(self) -> Snapshot:
         core = self.core

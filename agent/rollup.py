@@ -5,7 +5,7 @@ The newest interval of each tier stays open: carried on, and handed out again wh
 """
 
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeVar
 
 import numpy as np
 
@@ -13,6 +13,8 @@ from agent.event_columns import Ints
 from agent.intervals import SECOND_NS
 from agent.ledger_delta import RollupRow
 from agent.rollup_metrics import COLUMNS, GAUGES, RANGES, TIERS
+
+T = TypeVar("T")
 
 NULL: Final = int(np.iinfo(np.int64).min)  # not measured
 _GAUGES: Final = slice(0, len(GAUGES))
@@ -47,6 +49,23 @@ def merge_rows(rows: Ints, heads: Ints) -> Ints:
     return merged
 
 
+def of_tiers(
+    changed: dict[tuple[int, int], T], *, coarse: bool
+) -> tuple[dict[tuple[int, int], T], dict[tuple[int, int], T]]:
+    """Split changes by (tier, start) into what to hand out now and what to hold back."""
+    if coarse:
+        return changed, {}
+    now = {key: value for key, value in changed.items() if key[0] == TIERS[0]}
+    return now, {key: value for key, value in changed.items() if key[0] != TIERS[0]}
+
+
+def open_only(
+    changed: dict[tuple[int, int], T], open_start: dict[int, int]
+) -> dict[tuple[int, int], T]:
+    """Return the changes of each tier's open interval."""
+    return {key: value for key, value in changed.items() if open_start.get(key[0]) == key[1]}
+
+
 @dataclass(slots=True)
 class Rollups:
     """The scalar metrics of all tiers."""
@@ -74,14 +93,14 @@ class Rollups:
         self.open_start[tier], self.open_row[tier] = int(new_starts[-1]), totals[-1].copy()
         return new_starts, new
 
-    def take(self) -> tuple[RollupRow, ...]:
-        """Return every row that changed since the last take."""
-        changed, self._changed = self._changed, {}
+    def take(self, *, coarse: bool = True) -> tuple[RollupRow, ...]:
+        """Return every changed row not taken yet; without `coarse`, those of seconds only."""
+        changed, self._changed = of_tiers(self._changed, coarse=coarse)
         return tuple(
             RollupRow(tier, start, tuple(None if v == NULL else v for v in row.tolist()))
             for (tier, start), row in changed.items()
         )
 
-    def forget(self) -> None:
-        """Count every change as handed out."""
-        self._changed = {}
+    def forget_closed(self) -> None:
+        """Count every interval but the open ones as handed out."""
+        self._changed = open_only(self._changed, self.open_start)

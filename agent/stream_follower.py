@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
+from agent.joined_batches import joined_batches
 from agent.ledger import Ledger
 from agent.ledger_delta import LedgerDelta, LiveState, RunShape
 from agent.ledger_resume import resume_ledger
@@ -14,7 +15,7 @@ from agent.read_models import Fingerprint, RunState
 from agent.sources.journal import FoundStream
 from agent.store import Progress, Store
 from kvpulse.reader import StreamReader
-from kvpulse.stream_values import Position, StreamStatus, WriterState
+from kvpulse.stream_values import Batch, Position, StreamStatus, WriterState
 
 LOGGER: Final = logging.getLogger(__name__)
 ENDED: Final = {WriterState.FINISHED: RunState.FINISHED, WriterState.DEAD: RunState.DEAD}
@@ -132,21 +133,28 @@ class StreamFollower:
         # the very beginning, and the map can be rebuilt for every moment from there.
         wanted = 1 if self._ledger is None else max_events
         got = 0
-        # A batch holds at most as many lane words as events were asked for, so it may fall short;
-        # the last stretch is not worth asking for again and again.
+        batches: list[Batch] = []
+        # Read first, follow then: what a busy writer adds meanwhile would come in tiny batches, and
+        # the ledger's cost is by batch. A batch holds at most as many lane words as events were
+        # asked for, so it may fall short; the last stretch is not worth asking for again and again.
         while 2 * got < wanted:
             before = sum(self._reader.position.counts)
             batch = self._reader.read(wanted - got)
             if batch is None:
-                return True
-            if self._ledger is None:
-                self._shape = RunShape(batch.total_blocks, batch.host_blocks, batch.block_size)
-                self._ledger = Ledger(self._shape)
-                self._started_at_ns = batch.clock.wall_ns
-            self._ledger.apply(batch)
+                break
+            batches.append(batch)
             # A record without events still takes its time.
             got += max(1, len(batch.records), sum(batch.position.counts) - before)
-        return False
+        for batch in joined_batches(batches):
+            self._follow(batch)
+        return 2 * got < wanted
+
+    def _follow(self, batch: Batch) -> None:
+        if self._ledger is None:
+            self._shape = RunShape(batch.total_blocks, batch.host_blocks, batch.block_size)
+            self._ledger = Ledger(self._shape)
+            self._started_at_ns = batch.clock.wall_ns
+        self._ledger.apply(batch)
 
     def _commit(self) -> bool:
         if self._ledger is None or self._shape is None:

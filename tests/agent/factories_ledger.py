@@ -63,6 +63,7 @@ def follow(stream: Path, *, max_events: int = 65_536, take_each: int = 1) -> tup
         if number % take_each == 0:
             stored.put(ledger.take())
     stored.put(ledger.take())
+    stored.put(ledger.take())  # without news: what was held back of coarse tiers
     return ledger, stored
 
 
