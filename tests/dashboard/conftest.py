@@ -45,13 +45,14 @@ def served(command: list[str], port: int) -> Iterator[str]:
         process.wait(20)
 
 
-@pytest.fixture(scope="session")
+# By module: while Playwright's loop runs in this thread, no other test can run one of its own.
+@pytest.fixture(scope="module")
 def browser():
     with chromium() as started:
         yield started
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def fake_dashboard(browser) -> Iterator[Callable[..., str]]:
     """Serve the pages over a `FakeReads` with the given fields; each set of fields once."""
     script = str(Path(__file__).with_name("serve_fake.py"))

@@ -45,7 +45,7 @@ SHAPE = WorkloadShape(
     max_context=8_192,
 )
 CONFIG = EngineConfig(
-    engine="engine-0", total_blocks=900, block_size=BLOCK_SIZE, max_batch=24, max_queue=40
+    engine="engine-0", total_blocks=600, block_size=BLOCK_SIZE, max_batch=24, max_queue=40
 )
 
 
@@ -90,7 +90,9 @@ def scene(tmp_path_factory):
         before = facts_of(reads, row.run_key, live_engine(agent))
 
         simulation = Simulation(engine, clock, make_workload(SHAPE, block_size=BLOCK_SIZE))
-        simulation.run(lambda progress: progress.now_ns < VIRTUAL_SECONDS * 1e9)
+        simulation.run(
+            lambda progress: progress.now_ns < VIRTUAL_SECONDS * 1e9 or not engine.num_waiting
+        )
         end = scraped(prometheus, recorder)
         after = facts_of(reads, row.run_key, live_engine(agent))
 

@@ -153,13 +153,24 @@ def test_permission_lost_in_the_middle_pauses_and_counts(tmp_path):
     assert lost[str(int(Kind.ALLOCATE))] > 0
 
 
+def remove_under_its_writer(stream):
+    """Remove a directory in which a writer may make a file at the same moment."""
+
+    def is_gone():
+        shutil.rmtree(stream, ignore_errors=True)
+        return not (stream / first).exists()
+
+    first = min(path.name for path in stream.glob("*.seg"))
+    wait_until(is_gone)
+
+
 @pytest.mark.slow
 def test_a_removed_directory_is_made_again_and_the_totals_are_exact(tmp_path):
     process = start_writer(tmp_path / "journal", 2.0)
     stream = tmp_path / "journal" / "engine-a" / "run"
 
     wait_until(lambda: len(list(stream.glob("*.seg"))) > 2)
-    shutil.rmtree(stream)
+    remove_under_its_writer(stream)
     tally = ended(process)
 
     stored, lost, _ = read_in_a_fresh_process(stream)
@@ -172,7 +183,7 @@ def test_a_directory_removed_just_before_the_end_leaves_the_totals_too(tmp_path)
     process = start_writer(tmp_path / "journal", 0.6, segment_bytes=16 * 2**20)
     stream = tmp_path / "journal" / "engine-a" / "run"
 
-    shutil.rmtree(stream)
+    remove_under_its_writer(stream)
     tally = ended(process)
 
     stored, lost, _ = read_in_a_fresh_process(stream)
