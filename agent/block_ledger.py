@@ -2,8 +2,8 @@
 
 Rows (one for each block id of an allocate, share, free or evict) are sorted by block with a stable
 radix sort; then each row's predecessor is its neighbour, or what was carried over from the last
-batch. Differences go back into event order, where running sums give the pool's totals after every
-single record: audits need no split of the batch.
+batch. Differences are summed record by record, and running sums over records give the pool's totals
+after every single one: audits need no split of the batch.
 
 Block-seconds: F_b(t) is the integral of dt / count_b while block b is active. A sequence that takes
 a reference subtracts F_b and one that drops it adds F_b, so that each reference pays 1/count.
@@ -32,6 +32,10 @@ OUTCOME_MASK: Final = 3
 STATE_KINDS: Final = kind_table((Kind.ALLOCATE, Kind.SHARE, Kind.FREE, Kind.EVICT))
 TIERED_KINDS: Final = kind_table((Kind.ALLOCATE, Kind.SHARE, Kind.FREE, Kind.EVICT, Kind.CACHE))
 OUTCOME_STATE: Final = np.array([ACTIVE, CACHED, FREE, ACTIVE], np.uint8)
+# Active and cached blocks are counted in one number: whole floats are exact up to 2**53.
+_CACHED_CELL: Final = float(1 << 26)
+_CELLS: Final = np.zeros(len(BlockState))
+_CELLS[[ACTIVE, CACHED]] = 1.0, _CACHED_CELL
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +45,8 @@ class Flips:
     record: Ints
     starts: Bools  # True: becomes active
     tenant: Ints  # of the record that made it active
-    lifetime_ns: Ints  # of rows that end; 0 for those that start
-    since_known: Bools
+    lifetime_ns: Ints  # of rows that end; says nothing of those that start
+    since_known: Bools  # likewise
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,17 +54,20 @@ class BlockEffects:
     """What a stretch of events did to one tier; `*_after` stand after each record of it."""
 
     picked: Ints  # the records that changed something in this tier
-    record: Ints  # of each row
-    block: Ints
-    sign: npt.NDArray[np.int8]  # +1 takes a reference, -1 drops one, 0 evicts
-    paid: Floats  # F of the row's block at the row, in ns
+    rows: Rows
+    sign: npt.NDArray[np.int8]  # of each record: +1 takes references, -1 drops some, 0 evicts
+    paid: Floats  # of each record: the sum of F over its blocks, in ns
     active_after: Ints
     cached_after: Ints
     sum_after: Ints
     row_end: Ints  # rows up to and including each record
     checksum_steps: npt.NDArray[np.uint64]  # running, over rows; begins with the value before
     flips: Flips
-    num_bad: int
+
+    @property
+    def num_bad(self) -> int:
+        """Ids that the tier does not have, left out."""
+        return self.rows.num_bad
 
     def checksum_after(self, record: int) -> int:
         """Return the checksum of (block, count) after a record."""
@@ -120,113 +127,104 @@ class BlockLedger:
         """Follow a stretch of events; return what each row and record did."""
         picked = self.picked(events)
         rows = unroll(events, picked, len(self.count))
-        content_known(events, rows, self.hash_known, host=self.host)
-        return self._sorted_pass(events, picked, rows, outcomes_of(events))
+        outcomes = outcomes_of(events)
+        by_block = _sorted_by_block(rows, len(self.count))
+        last_clear = by_block.latest(clearing_records(events), len(self.count))
+        follow_content(events, last_clear, self.hash_known, host=self.host)
+        count = outcomes.counts.astype(np.float64).take(by_block.record)  # exact, below 2**32
+        before = by_block.before(count, self.count)
+        cell = _CELLS[outcomes.state].take(by_block.record)
+        moved = cell - by_block.before(cell, _CELLS[self.state])
+        paid = self._pay(events.t_ns, by_block, before)
+        flips = self._follow_flips(events, by_block, count > 0, before > 0)
+        tails, touched = by_block.tails, by_block.touched
+        last = by_block.record[tails]
+        self.count[touched], self.state[touched] = outcomes.counts[last], outcomes.state[last]
+        self.since_ns[touched] = self.paid_at_ns[touched] = events.t_ns[last]
+        self.paid[touched] = paid[tails]
+        changes = np.empty(len(count), np.int64)
+        changes[by_block.order] = (count - before).astype(np.int64)
+        size = len(events)
+        steps = _Steps(changes, _sums(by_block.record, moved, size))
+        paid_of = _sums(by_block.record, paid, size)
+        return self._after_each(picked, rows, steps, paid_of, outcomes.sign, flips)
 
-    def _sorted_pass(
-        self, events: EventColumns, picked: Ints, rows: Rows, outcomes: "Outcomes"
-    ) -> BlockEffects:
-        small = len(self.count) <= 1 << 16
-        order = np.argsort(rows.block.astype(np.uint16 if small else np.uint32), kind="stable")
-        by_block, by_record = rows.block[order], rows.record[order]
-        count, state = outcomes.counts[by_record], outcomes.state[by_record]
-        t_ns = events.t_ns[by_record]
-        heads, tails = _runs(by_block)
-        first, last = by_block[heads], by_block[tails]
-        before, state_before = np.empty_like(count), np.empty_like(state)
-        before[1:], state_before[1:] = count[:-1], state[:-1]
-        before[heads], state_before[heads] = self.count[first], self.state[first]
-        paid = self._pay(by_block, t_ns, before, heads)
-        flips = self._follow_flips(events, by_block, by_record, count, before)
-        self.count[last], self.state[last] = count[tails], state[tails]
-        self.since_ns[last] = self.paid_at_ns[last] = t_ns[tails]
-        self.paid[last] = paid[tails]
-        turns = (count > 0).view(np.int8) - (before > 0).view(np.int8)
-        cachings = (state == CACHED).view(np.int8) - (state_before == CACHED).view(np.int8)
-        steps = _Steps(order, count - before, turns, cachings, paid)
-        return self._in_event_order(len(events), picked, rows, steps, outcomes.sign, flips)
-
-    def _pay(self, by_block: Ints, t_ns: Ints, before: Ints, heads: Ints) -> Floats:
-        elapsed = np.empty(len(t_ns), np.float64)
-        elapsed[1:] = t_ns[1:] - t_ns[:-1]
-        elapsed[heads] = t_ns[heads] - self.paid_at_ns[by_block[heads]]
-        share = np.divide(elapsed, before, out=np.zeros(len(t_ns)), where=before > 0)
+    def _pay(self, t_ns: Ints, by_block: "_ByBlock", before: Floats) -> Floats:
+        """Return F of each row's block at the row."""
+        heads, touched = by_block.heads, by_block.touched
+        # From the stretch's beginning on, so that no digit of a float is wasted.
+        begin = int(t_ns[0])
+        t = (t_ns - begin).astype(np.float64).take(by_block.record)
+        share = np.empty(len(t))
+        np.subtract(t[1:], t[:-1], out=share[1:])
+        share[heads] = t[heads] + (begin - self.paid_at_ns[touched])
+        share *= np.minimum(before, 1.0)  # nobody pays while the count is 0
+        share /= np.maximum(before, 1.0)
         running = np.cumsum(share)
-        base = self.paid[by_block[heads]] - (running[heads] - share[heads])
-        lengths = np.diff(heads, append=len(t_ns))
-        paid: Floats = running + np.repeat(base, lengths)
-        return paid
+        base = self.paid[touched] - (running[heads] - share[heads])
+        running += np.repeat(base, np.diff(heads, append=len(t)))
+        return running
 
     def _follow_flips(
-        self, events: EventColumns, by_block: Ints, by_record: Ints, count: Ints, before: Ints
+        self, events: EventColumns, by_block: "_ByBlock", active: Bools, was_active: Bools
     ) -> Flips:
-        turns = np.flatnonzero((count > 0) != (before > 0))
-        block, record = by_block[turns], by_record[turns]
-        t_ns, starts = events.t_ns[record], count[turns] > 0
-        since, tenant = np.empty_like(t_ns), np.empty(len(turns), np.int64)
-        own_tenant = events.tenant[record].astype(np.int64)
+        turns = np.flatnonzero(active != was_active)
+        block, record = by_block.block[turns], by_block.record[turns]
+        t_ns, starts = events.t_ns[record], active[turns]
+        own_tenant = events.tenant.astype(np.int64)[record]
+        since, tenant = np.empty_like(t_ns), np.empty_like(own_tenant)
+        # Starts and ends take turns: what is before an end is the start it belongs to.
         since[1:], tenant[1:] = t_ns[:-1], own_tenant[:-1]
         heads, tails = _runs(block)
-        since[heads] = self.active_since_ns[block[heads]]
-        tenant[heads] = self.tenant[block[heads]]
-        since, tenant = np.where(starts, t_ns, since), np.where(starts, own_tenant, tenant)
-        self.active_since_ns[block[tails]] = since[tails]
-        self.tenant[block[tails]] = tenant[tails]
-        num_starts = int(starts.sum())
+        touched = block[heads]
+        since[heads], tenant[heads] = self.active_since_ns[touched], self.tenant[touched]
+        tenant = np.where(starts, own_tenant, tenant)
+        self.active_since_ns[touched], self.tenant[touched] = t_ns[tails], tenant[tails]
+        num_starts = int(np.count_nonzero(starts))
         self.activations += num_starts
         self.deactivations += len(turns) - num_starts
         return Flips(record, starts, tenant, t_ns - since, since >= 0)
 
-    def _in_event_order(
+    def _after_each(
         self,
-        num_records: int,
         picked: Ints,
         rows: Rows,
         steps: "_Steps",
-        sign_of: npt.NDArray[np.int8],
+        paid: Floats,
+        sign: npt.NDArray[np.int8],
         flips: Flips,
     ) -> BlockEffects:
-        num_rows = len(steps.order)
-        changes = np.empty(num_rows, np.int64)
-        changes[steps.order] = steps.changes
-        paid = np.empty(num_rows)
-        paid[steps.order] = steps.paid
-        sums = np.empty(num_rows + 1, np.uint64)
+        """Add up in event order what the rows changed."""
+        num_rows = np.bincount(rows.record, minlength=len(sign))
+        row_end = np.cumsum(num_rows)
+        sums = np.empty(len(rows.block) + 1, np.uint64)
         sums[0] = self.checksum
-        np.multiply(self.weights[rows.block], changes.view(np.uint64), out=sums[1:])
+        np.take(self.weights, rows.block, out=sums[1:], mode="clip")
+        sums[1:] *= steps.changes.view(np.uint64)
         np.cumsum(sums, out=sums)
-        row_end = np.cumsum(np.bincount(rows.record, minlength=num_records))
-        running = [_running(changes)]
-        for step in (steps.turns, steps.cachings):
-            by_event = np.empty(num_rows, np.int8)
-            by_event[steps.order] = step
-            running.append(_running(by_event))
-        after = [sums_of[row_end] for sums_of in running]
-        sign = sign_of[rows.record]
+        counts = np.append(0, np.cumsum(steps.changes))[row_end]
+        cached = np.rint(steps.moved / _CACHED_CELL)
+        active = np.cumsum((steps.moved - cached * _CACHED_CELL).astype(np.int64))
+        cached = np.cumsum(cached.astype(np.int64))
         effects = BlockEffects(
             picked=picked,
-            record=rows.record,
-            block=rows.block,
+            rows=rows,
             sign=sign,
             paid=paid,
-            active_after=self.active + after[1],
-            cached_after=self.cached + after[2],
-            sum_after=self.sum_counts + after[0],
+            active_after=self.active + active,
+            cached_after=self.cached + cached,
+            sum_after=self.sum_counts + counts,
             row_end=row_end,
             checksum_steps=sums,
             flips=flips,
-            num_bad=rows.num_bad,
         )
-        self._carry([int(sums_of[-1]) for sums_of in running], sums[-1], sign)
+        self.checksum = sums[-1]
+        self.sum_counts += int(counts[-1])
+        self.active += int(active[-1])
+        self.cached += int(cached[-1])
+        self.taken += int(num_rows[sign > 0].sum())
+        self.dropped += int(num_rows[sign < 0].sum())
         return effects
-
-    def _carry(self, totals: list[int], checksum: np.uint64, sign: npt.NDArray[np.int8]) -> None:
-        self.sum_counts += totals[0]
-        self.active += totals[1]
-        self.cached += totals[2]
-        self.checksum = checksum
-        self.taken += int((sign > 0).sum())
-        self.dropped += int((sign < 0).sum())
 
     def paid_now(self, t_ns: int) -> Floats:
         """Return F of every block at a time."""
@@ -257,13 +255,47 @@ class Outcomes(NamedTuple):
 
 
 class _Steps(NamedTuple):
-    """What each row changed, sorted by block."""
+    """What changed, in event order."""
+
+    changes: Ints  # of each row's count
+    moved: Floats  # by each record: the sum of its rows' steps between `_CELLS`
+
+
+class _ByBlock(NamedTuple):
+    """Rows sorted by block, those of one block in event order: a run from each head to its tail."""
 
     order: Ints  # event position of each sorted row
-    changes: Ints  # of the count
-    turns: npt.NDArray[np.int8]  # +1 becomes active, -1 ends being so
-    cachings: npt.NDArray[np.int8]
-    paid: Floats
+    block: npt.NDArray[np.int32]
+    record: Ints
+    heads: Ints
+    tails: Ints
+    touched: npt.NDArray[np.int32]  # the block of each run
+
+    def before(self, after: Floats, carried: npt.NDArray[Any]) -> Floats:
+        """Return a value before each row: what the block's last row left, or what was carried."""
+        before = np.empty_like(after)
+        before[1:] = after[:-1]
+        before[self.heads] = carried[self.touched]
+        return before
+
+    def latest(self, record: Ints, num_blocks: int) -> Ints:
+        """Return, for each block, the greatest of a number that its records have; -1: no row."""
+        latest = np.full(num_blocks, -1, np.int64)
+        if len(self.heads):
+            latest[self.touched] = np.maximum.reduceat(record.take(self.record), self.heads)
+        return latest
+
+
+def _sorted_by_block(rows: Rows, num_blocks: int) -> _ByBlock:
+    small = num_blocks <= 1 << 16
+    order = np.argsort(rows.block.astype(np.uint16 if small else np.uint32), kind="stable")
+    block = rows.block.take(order)
+    heads, tails = _runs(block)
+    return _ByBlock(order, block, rows.record.take(order), heads, tails, block[heads])
+
+
+def _sums(record: Ints, amounts: Floats, size: int) -> Floats:
+    return np.asarray(np.bincount(record, weights=amounts, minlength=size), np.float64)
 
 
 def outcomes_of(events: EventColumns) -> Outcomes:
@@ -278,14 +310,7 @@ def outcomes_of(events: EventColumns) -> Outcomes:
     return Outcomes(count, state, np.where(frees, -1, np.where(evicts, 0, 1)).astype(np.int8))
 
 
-def _running(steps: npt.NDArray[Any]) -> Ints:
-    """Return running sums that begin with 0."""
-    running = np.zeros(len(steps) + 1, np.int64)
-    np.cumsum(steps, out=running[1:])
-    return running
-
-
-def _runs(sorted_keys: Ints) -> tuple[Ints, Ints]:
+def _runs(sorted_keys: npt.NDArray[Any]) -> tuple[Ints, Ints]:
     """Return the first and last index of each run of equal keys."""
     if not len(sorted_keys):
         return np.zeros(0, np.int64), np.zeros(0, np.int64)
@@ -293,8 +318,8 @@ def _runs(sorted_keys: Ints) -> tuple[Ints, Ints]:
     return np.concatenate([[0], edges + 1]), np.concatenate([edges, [len(sorted_keys) - 1]])
 
 
-def content_known(
-    events: EventColumns, rows: Rows, known: Bools, *, host: bool, until: int | None = None
+def follow_content(
+    events: EventColumns, last_clear: Ints, known: Bools, *, host: bool, until: int | None = None
 ) -> None:
     """Follow which blocks carry content identity, in place.
 
@@ -302,19 +327,21 @@ def content_known(
     keeping its content.
 
     Args:
-        rows: The rows that change a count or state.
+        last_clear: For each block, the last record that took its content away; -1: none.
         until: Only records before this one; all if None.
     """
     caches = (events.kind == Kind.CACHE) & ((events.flags & HOST_TIER != 0) == host)
     if until is not None:
         caches[until:] = False
     cached = unroll(events, np.flatnonzero(caches), len(known))
-    clears = (events.kind == Kind.ALLOCATE) | (events.kind == Kind.EVICT)
-    clears |= (events.kind == Kind.FREE) & (events.flags & OUTCOME_MASK == FreeOutcome.TO_FREE)
-    cleared = clears[rows.record]
-    # The last assignment wins, and rows are in event order.
-    last_set, last_clear = (np.full(len(known), -1, np.int64) for _ in range(2))
-    last_set[cached.block] = cached.record
-    last_clear[rows.block[cleared]] = rows.record[cleared]
+    last_set = np.full(len(known), -1, np.int64)
+    last_set[cached.block] = cached.record  # the last assignment wins, and rows are in event order
     touched = np.maximum(last_set, last_clear) >= 0
     known[touched] = (last_set > last_clear)[touched]
+
+
+def clearing_records(events: EventColumns) -> Ints:
+    """Return each record's own index if it leaves its blocks without known content, else -1."""
+    clears = (events.kind == Kind.ALLOCATE) | (events.kind == Kind.EVICT)
+    clears |= (events.kind == Kind.FREE) & (events.flags & OUTCOME_MASK == FreeOutcome.TO_FREE)
+    return np.where(clears, np.arange(len(events)), -1)

@@ -7,14 +7,21 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from agent.block_ledger import OUTCOME_MASK, STATE_KINDS, BlockLedger, content_known, outcomes_of
+from agent.block_ledger import (
+    OUTCOME_MASK,
+    STATE_KINDS,
+    BlockLedger,
+    clearing_records,
+    follow_content,
+    outcomes_of,
+)
 from agent.chunk import Stretch, decode_chunk
 from agent.errors import StateError
 from agent.event_columns import Bools, Bytes, EventColumns, Ints, columns_of, unroll
 from agent.owner_ledger import OwnerLedger
 from agent.reference_ledger import ReferenceLedger
 from agent.state_frame import decode_frame, encode_frame
-from kvpulse.events import HOST_TIER, FreeOutcome, Kind
+from kvpulse.events import HOST_TIER, BlockState, FreeOutcome, Kind
 
 UNKNOWN: Final = -1
 _ARRAYS: Final = ("state", "count", "since_ns", "tenant", "hash_known", "ref_owner", "ref_block")
@@ -33,7 +40,7 @@ class BlockMap:
     tenant: npt.NDArray[np.int32]  # of the sequence that made it active last
     since_ns: Ints  # last change of count or state; 0: before what was read
     hash_known: Bools  # its content has an identity: it may be hit
-    filled: npt.NDArray[np.int32]  # filled slots; -1 unknown
+    filled: npt.NDArray[np.int32]  # filled slots: all where the content has a hash; -1 unknown
     ref_owner: Ints  # all references, in table order per owner
     ref_block: Ints
     exact: bool = True  # False: owners are not known (after a gap), or the map is older than asked
@@ -157,7 +164,11 @@ class MapReplay:
         self._since[block] = events.t_ns[record]
         starts = (outcomes.sign[record] > 0) & (outcomes.counts[record] == 1)
         self._tenant[block[starts]] = events.tenant[record[starts]]
-        content_known(events, rows, self._known, host=False, until=upto)
+        clearing = clearing_records(events)[record]
+        clears = clearing >= 0
+        last_clear = np.full(len(self._known), -1, np.int64)
+        last_clear[block[clears]] = clearing[clears]
+        follow_content(events, last_clear, self._known, host=False, until=upto)
         moves = outcomes.sign[record] != 0
         self._owner.append(events.owner[record[moves]].astype(np.int64))
         self._block.append(block[moves])
@@ -178,11 +189,16 @@ class MapReplay:
             tenant=self._tenant.astype(np.int32),
             since_ns=self._since,
             hash_known=self._known,
-            filled=np.full(len(self._count), UNKNOWN, np.int32),
+            filled=self._filled(),
             ref_owner=ref_owner,
             ref_block=ref_block,
             exact=self.stored.exact,
         )
+
+    def _filled(self) -> npt.NDArray[np.int32]:
+        """Return filled slots: only full blocks get a hash; of the others nothing is known."""
+        known = np.where(self._known, self.stored.block_size, UNKNOWN)
+        return np.where(self._state == BlockState.FREE, 0, known).astype(np.int32)
 
     def _references(self) -> tuple[Ints, Ints]:
         """Return the references still held, with the ledger's own way of matching them."""
@@ -191,7 +207,7 @@ class MapReplay:
         owners, slot = np.unique(owner, return_inverse=True)
         held = np.bincount(slot, weights=np.where(drops, -1, 1), minlength=len(owners))
         references = ReferenceLedger()
-        references.append(slot, block, drops)
+        references.append(slot.astype(np.int32), block.astype(np.int32), drops)
         references.settle(held.astype(np.int64))
         return owners[references.slot], references.block.astype(np.int64)
 

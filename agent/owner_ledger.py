@@ -89,19 +89,16 @@ class OwnerLedger:
             return []
         owners, local = _inverse(events.owner[picked])
         slots = np.array([self.slot_of(owner) for owner in owners.tolist()], np.int64)
-        local_of = np.zeros(len(events), np.int64)
-        local_of[picked] = local
-        row_local = local_of[effects.record]
-        moves = effects.sign != 0
+        sign = effects.sign[picked]
         self.paid[slots] -= np.bincount(
-            row_local, weights=effects.paid * effects.sign, minlength=len(slots)
+            local, weights=effects.paid[picked] * sign, minlength=len(slots)
         )
-        every = bool(moves.all())
-        row_slot = slots[row_local if every else row_local[moves]]
+        num_rows = np.diff(effects.row_end, prepend=0)[picked]
+        rows = effects.rows
         self.references.append(
-            row_slot,
-            effects.block if every else effects.block[moves],
-            (effects.sign if every else effects.sign[moves]) < 0,
+            np.repeat(slots.astype(np.int32)[local], num_rows),
+            rows.block[effects.sign[rows.record] != 0],
+            np.repeat(sign < 0, num_rows),
         )
         return self._follow_counts(events, picked, local, slots)
 

@@ -34,10 +34,10 @@ class ReferenceLedger:
     block: Slots = field(default_factory=_no_slots)
     _pending: list[_Moves] = field(default_factory=list)
 
-    def append(self, slot: Ints, block: Ints, drops: Bools) -> None:
+    def append(self, slot: Slots, block: Slots, drops: Bools) -> None:
         """Note references taken and dropped, in event order."""
         if len(slot):
-            self._pending.append(_Moves(slot.astype(np.int32), block.astype(np.int32), drops))
+            self._pending.append(_Moves(slot, block, drops))
 
     @property
     def num_pending(self) -> int:
