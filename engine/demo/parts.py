@@ -3,7 +3,6 @@
 import json
 import re
 import subprocess
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -12,7 +11,7 @@ from engine.demo.end_signals import end_signals_held_back, ignore_end_signals
 from engine.demo.load import TENANTS
 from engine.demo.options import ENGINE_NAME, DemoOptions
 from engine.demo.places import Places
-from engine.demo.processes import Child, ChildFailedError, read_log, wait_for
+from engine.demo.processes import Child, ChildFailedError, command_line, read_log, wait_for
 from engine.errors import EngineError
 
 ENGINE_STOP_SECONDS: Final = 15.0
@@ -109,9 +108,11 @@ class Parts:
             self._children.pop().stop(patience_seconds=STOP_SECONDS)
 
     def _ask_store(self) -> dict[str, Any]:
-        command = [sys.executable, "-m", "kvpulse", "summary", "--json", "--engine", ENGINE_NAME]
-        command += ["--run", self.run_id, "--store", self._places.store]
-        answer = subprocess.run(command, capture_output=True, text=True, check=False)
+        arguments = ["summary", "--json", "--engine", ENGINE_NAME]
+        arguments += ["--run", self.run_id, "--store", self._places.store]
+        answer = subprocess.run(
+            command_line(arguments), capture_output=True, text=True, check=False
+        )
         try:
             facts: dict[str, Any] = json.loads(answer.stdout)
         except ValueError:

@@ -35,7 +35,7 @@ class Child:
         self.log = log
         with log.open("wb") as output:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "kvpulse", *arguments],
+                command_line(arguments),
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
@@ -73,6 +73,11 @@ class Child:
             os.killpg(self._process.pid, signal.SIGKILL)
         except ProcessLookupError:
             return
+
+
+def command_line(arguments: Sequence[str]) -> list[str]:
+    """Return how `kvpulse` is called; -P: a file `agent.py` where we are called is not ours."""
+    return [sys.executable, "-P", "-m", "kvpulse", *arguments]
 
 
 def read_log(log: Path) -> str:

@@ -52,8 +52,10 @@ def _environment(folder: Path) -> dict[str, str]:
 @contextmanager
 def _demo(folder: Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
     log = (folder / "said").open("w")
+    (folder / "agent.py").write_text("raise SystemExit('a file of the user, not ours')\n")
     process = subprocess.Popen(
-        [sys.executable, "-m", "kvpulse", "demo", "--json", *arguments],
+        [sys.executable, "-P", "-m", "kvpulse", "demo", "--json", *arguments],
+        cwd=folder,
         env=_environment(folder),
         stdout=subprocess.PIPE,
         stderr=log,
