@@ -6,6 +6,7 @@ import socket
 import sys
 from importlib.util import find_spec
 from pathlib import Path
+from typing import NamedTuple
 
 from dashboard.config import (
     AGENT_VARIABLE,
@@ -44,17 +45,32 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def free_port(host: str, first: int) -> int | None:
-    """Return the first port from `first` on that can be bound, or None after 50 tries."""
+class ClaimedPort(NamedTuple):
+    """A free port, and what keeps other dashboards from it until Streamlit listens there."""
+
+    port: int
+    claim: socket.socket
+
+
+def claim_port(host: str, first: int) -> ClaimedPort | None:
+    """Return the first port from `first` on that can be bound and no other dashboard has claimed.
+
+    Streamlit binds it a moment later and gives up if it is taken by then: two that start at once
+    must not both choose it. The claim is a name that ends with the process.
+    """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     for port in range(first, min(first + PORTS_TRIED, 65_536)):
-        with socket.socket(family, socket.SOCK_STREAM) as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
+        claim = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        try:
+            if sys.platform == "linux":
+                claim.bind(f"\0kvpulse-dashboard-{port}")
+            with socket.socket(family, socket.SOCK_STREAM) as probe:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                 probe.bind((host, port))
-            except OSError:
-                continue
-            return port
+        except OSError:
+            claim.close()
+            continue
+        return ClaimedPort(port, claim)
     return None
 
 
@@ -85,15 +101,17 @@ def main(argv: list[str]) -> int:
             file=sys.stderr,
         )
         return 3
-    port = free_port(options.host, options.port)
-    if port is None:
+    claimed = claim_port(options.host, options.port)
+    if claimed is None:
         print(f"no free port on {options.host} from {options.port} on", file=sys.stderr)
         return 3
+    port = claimed.port
     if port != options.port:
         print(f"port {options.port} is taken; using {port}", flush=True)
     shown = "localhost" if options.host == "127.0.0.1" else options.host
     print(f"dashboard: http://{shown}:{port}  (store: {hide_password(config.store)})", flush=True)
-    serve(options.host, port)
+    with claimed.claim:
+        serve(options.host, port)
     return 0
 
 

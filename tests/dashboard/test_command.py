@@ -8,7 +8,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from dashboard.commands import free_port, hide_password, main
+from dashboard.commands import claim_port, hide_password, main
 from dashboard.config import read_config
 from dashboard.errors import ConfigError
 from tests.dashboard.conftest import answers, unused_port
@@ -45,10 +45,26 @@ def test_a_taken_port_gives_the_next_free_one():
         holder.listen()
         taken = holder.getsockname()[1]
 
-        found = free_port("127.0.0.1", taken)
+        found = claim_port("127.0.0.1", taken)
 
     assert found is not None
-    assert taken < found < taken + 50
+    with found.claim:
+        assert taken < found.port < taken + 50
+
+
+def test_two_that_start_at_once_take_two_ports():
+    first = claim_port("127.0.0.1", 28_501)
+    assert first is not None
+    with first.claim:
+        second = claim_port("127.0.0.1", first.port)
+        assert second is not None
+        with second.claim:
+            assert second.port > first.port
+
+    again = claim_port("127.0.0.1", first.port)
+    assert again is not None
+    with again.claim:
+        assert again.port == first.port
 
 
 def test_a_price_that_is_no_number_is_refused_by_name(capsys):
