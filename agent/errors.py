@@ -9,6 +9,7 @@ AgentError
     ├── StoreNotFound     nothing there, or it cannot be reached
     ├── StoreTooNew       a newer kvpulse wrote it
     ├── StoreTooOld       it lacks revisions
+    ├── StoreUnreadable   it was opened, and cannot be read now; worth another try
     ├── StoreUnwritable   it cannot be opened, created or written; worth another try
     ├── StoreConflict     somebody else moved the same stream's position
     └── UnknownMetricError    no such column, latency or family
@@ -83,6 +84,15 @@ class StoreTooOld(StoreError):
         super().__init__(f"the store {label} is {at}, needed is {known}: run `kvpulse db upgrade`")
         self.found = found
         self.known = known
+
+
+class StoreUnreadable(StoreError):
+    """A store that was opened cannot be read now: locked, damaged, or its server is gone."""
+
+    def __init__(self, label: str, why: str) -> None:
+        super().__init__(f"cannot read the store {label} just now: {why}")
+        self.label = label
+        self.why = why
 
 
 class StoreUnwritable(StoreError):

@@ -41,6 +41,13 @@ def describe(event: EventFields) -> str:
     return teller(event) if teller is not None else ""
 
 
+def wait_cause(event: EventFields) -> str | None:
+    """Return the wait cause that an event states; None if it states none, or an unknown code."""
+    if event.kind not in (Kind.WAIT, Kind.ALLOCATE_FAILED):
+        return None
+    return next((_low(cause) for cause in WaitCause if cause == event.aux), None)
+
+
 def _blocks(event: EventFields) -> str:
     number = f"{event.n} block{'' if event.n == 1 else 's'}"
     tier = " in host memory" if event.flags & HOST_TIER else ""

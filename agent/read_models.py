@@ -200,11 +200,21 @@ class RequestRow:
 
 @dataclass(frozen=True, slots=True)
 class RequestEvent:
-    """One line of a sequence's timeline."""
+    """One line of a sequence's timeline.
+
+    Attributes:
+        t_ns: When.
+        kind: The event kind's name.
+        text: The event as a sentence without its subject.
+        cause: The wait cause that it states, if any.
+        about: Whose event it is, where it is another sequence's that names this one; else None.
+    """
 
     t_ns: int
     kind: str
     text: str
+    cause: str | None = None
+    about: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

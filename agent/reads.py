@@ -2,11 +2,14 @@
 
 A `Reads` never writes: SQLite is opened with `mode=ro`, Postgres in read-only transactions. It may
 be kept and used from several threads; every call takes a connection of its own from the pool.
+A store that fails later (deleted, locked, damaged, the server gone) raises `StoreUnreadable`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
-from sqlalchemy import Engine
+from sqlalchemy import Connection, Engine
+from sqlalchemy.exc import SQLAlchemyError
 
 from agent import (
     reads_block_map,
@@ -17,6 +20,7 @@ from agent import (
     reads_series,
 )
 from agent.block_map import BlockMap
+from agent.errors import StoreUnreadable
 from agent.read_models import (
     EngineRow,
     GapRow,
@@ -35,24 +39,34 @@ from agent.read_models import (
     TelemetryHealth,
 )
 from agent.read_tiers import Window
-from agent.store_connection import open_for_reading, parse_address
+from agent.store_connection import first_line, open_for_reading, parse_address
 from agent.store_revision import check_revision
 
 
 class Reads:
     """Answers questions about one store; see `open_reads`."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, label: str) -> None:
         self._engine = engine
+        self._label = label
+
+    @contextmanager
+    def _connection(self) -> Iterator[Connection]:
+        """Lend a connection; what the database complains of becomes a `StoreUnreadable`."""
+        try:
+            with self._engine.connect() as connection:
+                yield connection
+        except SQLAlchemyError as error:
+            raise StoreUnreadable(self._label, first_line(error)) from error
 
     def engines(self) -> list[EngineRow]:
         """Return the newest run of every engine, sorted by engine name."""
-        with self._engine.connect() as connection:
+        with self._connection() as connection:
             return reads_runs.read_engines(connection)
 
     def runs(self, engine: str) -> list[RunRow]:
         """Return all runs of one engine, the newest first."""
-        with self._engine.connect() as connection:
+        with self._connection() as connection:
             return reads_runs.read_runs(connection, engine)
 
     def series(
@@ -70,7 +84,7 @@ class Reads:
         are absent from `t_ns`; a NULL is NaN.
         """
         window = Window(start_ns, end_ns, max_points)
-        with self._engine.connect() as connection:
+        with self._connection() as connection:
             return reads_series.read_series(connection, run_key, metrics, window)
 
     def latencies(
@@ -78,7 +92,7 @@ class Reads:
     ) -> LatencySeries:
         """Return a latency's count and quantiles per interval, in seconds."""
         window = Window(start_ns, end_ns, max_points)
-        with self._engine.connect() as connection:
+        with self._connection() as connection:
             return reads_series.read_latencies(connection, run_key, metric, window)
 
     def latency_summary(
@@ -86,7 +100,7 @@ class Reads:
     ) -> LatencySummary | None:
         """Return a latency's quantiles over the whole window; None if nothing was measured."""
         window = Window(start_ns, end_ns)
-        with self._engine.connect() as connection:
+        with self._connection() as connection:
             return reads_series.read_latency_summary(connection, run_key, metric, window)
 
     def labelled(
@@ -94,7 +108,7 @@ class Reads:
     ) -> LabelledSeries:
         """Return one labelled family (`rejected`, `finished`, `wait_ns`, …) per label value."""
         window = Window(start_ns, end_ns, max_points)
-        with self._engine.connect() as connection:
+        with self._connection() as connection:
             return reads_series.read_labelled(connection, run_key, family, window)
 
     def block_map(self, run_key: int, at_ns: int | None = None) -> BlockMap | None:
@@ -104,7 +118,7 @@ class Reads:
         Beyond it the nearest snapshot is returned with `exact=False` and its age. None if the run
         has no snapshot at all.
         """
-        with self._engine.connect() as connection:
+        with self._connection() as connection:
             return reads_block_map.read_block_map(connection, run_key, at_ns)
 
     def requests(
@@ -120,7 +134,7 @@ class Reads:
     ) -> list[RequestRow]:
         """Return the sequences alive at any moment of `[start_ns, end_ns)`."""
         window = Window(start_ns, end_ns, limit)
-        with self._engine.connect() as connection:
+        with self._connection() as connection:
             return reads_requests.read_requests(
                 connection,
                 run_key,
@@ -132,43 +146,43 @@ class Reads:
 
     def request(self, run_key: int, owner: int) -> RequestRow | None:
         """Return one sequence by its number."""
-        with self._engine.connect() as connection:
+        with self._connection() as connection:
             return reads_requests.read_request(connection, run_key, owner)
 
     def request_events(self, run_key: int, owner: int) -> list[RequestEvent]:
         """Return a sequence's timeline, drawn from the stored chunks; empty beyond retention."""
-        with self._engine.connect() as connection:
+        with self._connection() as connection:
             return reads_events.read_request_events(connection, run_key, owner)
 
     def marks(self, run_key: int, start_ns: int, end_ns: int) -> list[Mark]:
         """Return restarts, gaps, changed configurations, leaks and failed audits in a window."""
         window = Window(start_ns, end_ns)
-        with self._engine.connect() as connection:
+        with self._connection() as connection:
             return reads_health.read_marks(connection, run_key, window)
 
     def gaps(self, run_key: int) -> list[GapRow]:
         """Return the stretches known to be missing, oldest first."""
-        with self._engine.connect() as connection:
+        with self._connection() as connection:
             return reads_health.read_gaps(connection, run_key)
 
     def totals(self, run_key: int) -> dict[str, KindTotal]:
         """Return events stored and lost per kind name, for every kind seen."""
-        with self._engine.connect() as connection:
+        with self._connection() as connection:
             return reads_health.read_totals(connection, run_key)
 
     def telemetry(self, run_key: int) -> TelemetryHealth:
         """Return how much of the stream has arrived and how fresh it is."""
-        with self._engine.connect() as connection:
+        with self._connection() as connection:
             return reads_health.read_telemetry(connection, run_key)
 
     def hash_bytes(self, run_key: int) -> int:
         """Return how many bytes of a run's stored chunks hold content hashes."""
-        with self._engine.connect() as connection:
+        with self._connection() as connection:
             return reads_health.read_hash_bytes(connection, run_key)
 
     def leaks(self, run_key: int) -> list[Leak]:
         """Return blocks that outlived their owner, open ones first."""
-        with self._engine.connect() as connection:
+        with self._connection() as connection:
             return reads_health.read_leaks(connection, run_key)
 
     def close(self) -> None:
@@ -194,4 +208,4 @@ def open_reads(url: str) -> Reads:
     except BaseException:
         engine.dispose()
         raise
-    return Reads(engine)
+    return Reads(engine, address.label)

@@ -8,7 +8,7 @@ from sqlalchemy import Connection, text
 
 from agent.chunk import Stretch, decode_chunk
 from agent.event_columns import columns_of
-from agent.event_text import EventFields, describe
+from agent.event_text import EventFields, describe, wait_cause
 from agent.read_models import RequestEvent
 from agent.store_rows import kind_name
 from kvpulse.events import Kind
@@ -69,6 +69,11 @@ def _event(stretch: Stretch, index: int, owner: int, offset: int) -> RequestEven
         words=columns.words(0),
     )
     told = describe(fields)
-    if int(record["owner"]) != owner:
-        told = f"sequence {int(record['owner'])} {told}"
-    return RequestEvent(int(record["ts_ns"]) + offset, kind_name(fields.kind), told)
+    about = int(record["owner"]) if int(record["owner"]) != owner else None
+    return RequestEvent(
+        t_ns=int(record["ts_ns"]) + offset,
+        kind=kind_name(fields.kind),
+        text=told if about is None else f"sequence {about} {told}",
+        cause=wait_cause(fields),
+        about=about,
+    )

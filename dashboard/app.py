@@ -5,11 +5,12 @@ from pathlib import Path
 
 import streamlit as st
 
+from agent.errors import AgentError
 from dashboard.config import read_config
 from dashboard.connection import connect
 from dashboard.errors import DashboardError
 from dashboard.formats import plain
-from dashboard.page import READ_ERRORS, controls
+from dashboard.page import controls
 from dashboard.pages import PAGES
 from dashboard.theme import CSS
 from dashboard.views.absent import draw_no_engine, draw_no_store
@@ -27,7 +28,7 @@ def run() -> None:
     try:
         data = connect(config)
         engines = data.engines()
-    except (DashboardError, *READ_ERRORS) as error:
+    except (DashboardError, AgentError) as error:
         draw_no_store(error)
         return
     if not engines:
@@ -35,9 +36,13 @@ def run() -> None:
         return
     heading = st.empty()
     page = controls(data, engines)
+    first, *others = PAGES
+    draw_first = partial(first.draw, page)
     pages = [
-        st.Page(partial(entry.draw, page), title=entry.title, url_path=entry.path, default=first)
-        for first, entry in zip((True, *[False] * len(PAGES)), PAGES, strict=False)
+        st.Page(draw_first, title=first.title, default=True),
+        # A default page's address is the bare one; a link that names the page is to work too.
+        st.Page(draw_first, title=first.title, url_path=first.path, visibility="hidden"),
+        *(st.Page(partial(e.draw, page), title=e.title, url_path=e.path) for e in others),
     ]
     chosen = st.navigation(pages, position="top")
     # The menu names the page on a wide screen; on a phone it is folded away.

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Final
 
 import streamlit as st
-from sqlalchemy.exc import SQLAlchemyError
 from streamlit.delta_generator import DeltaGenerator
 
 from agent.errors import AgentError
@@ -50,19 +49,14 @@ class Page:
         return next((row for row in engines if row.run_key == self.run_key), None)
 
 
-# What reading can fail with while the page is open: the store's own errors, and the database's.
-READ_ERRORS: Final = (AgentError, SQLAlchemyError)
-
-
 def live_part(body: Callable[[], None], *, every_seconds: float | None) -> None:
     """Draw a part of a page now and then again; a store that cannot be read just now is said."""
 
     def guarded() -> None:
         try:
             body()
-        except READ_ERRORS as error:
-            first_line = str(error).partition("\n")[0]
-            st.warning(f"The store cannot be read just now: {unmarked(first_line)}")
+        except AgentError as error:
+            st.warning(unmarked(f"{error}. It is tried again."))
 
     st.fragment(guarded, run_every=every_seconds)()
 

@@ -6,7 +6,7 @@ from typing import Any
 import streamlit as st
 
 from agent.read_models import EngineRow, RunState
-from dashboard.charts.canvas import CONFIG
+from dashboard.components.figure import draw_figure
 from dashboard.data import EngineState, Provenance
 from dashboard.formats import clock, count, date_and_clock, plain, ratio, seconds
 from dashboard.frames.block_grid import Swatch
@@ -115,7 +115,7 @@ def chart(title: str, figure: Any, *, key: str, empty: str | None, note: str = "
             with st.container(border=True, key=f"empty-{key}"):
                 small(empty)
         else:
-            st.plotly_chart(figure, key=key, config=CONFIG, width="stretch", theme="streamlit")
+            draw_figure(figure, key=key)
 
 
 def facts(rows: Sequence[tuple[str, str | None]]) -> None:

@@ -71,9 +71,14 @@ CSS: Final = """
 <style>
 [data-stale="true"], .stale-element { opacity: 1 !important; transition: none !important; }
 [data-testid="stStatusWidget"] { display: none; }
-.stMainBlockContainer { padding-top: 3.9rem; padding-bottom: 3rem; max-width: 1500px; }
+.stMainBlockContainer { padding: 3.9rem 2.5rem 3rem; max-width: 1500px; }
+/* The menu's first word stands above the content's left edge, at any width. */
+[data-testid="stTopNav"] { padding-left: calc(max(0px, (100vw - 1500px) / 2) + 2rem); }
+/* As tall as the boxes beside them, so that the labels of a row of controls stand on one line. */
+[data-testid="stButtonGroup"] button { min-height: 2.5rem; }
 @media (max-width: 640px) {
   .stMainBlockContainer { padding-left: .9rem; padding-right: .9rem; }
+  [data-testid="stButtonGroup"] button { padding-left: .55rem; padding-right: .55rem; }
 }
 .kv-line { font-size: .82rem; line-height: 1.5; opacity: .78; overflow-wrap: anywhere; }
 .kv-status { border-left: 5px solid var(--tone); border-radius: 6px; padding: .6rem .9rem;

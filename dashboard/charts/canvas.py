@@ -9,12 +9,8 @@ from dashboard.frames.series import Window
 from dashboard.theme import MARK_COLOURS, UNKNOWN
 
 HEIGHT: Final = 250
-CONFIG: Final[dict[str, Any]] = {
-    "displaylogo": False,
-    "displayModeBar": False,
-    "scrollZoom": False,
-    "doubleClick": "reset",
-}
+MARK_PIXELS: Final = 20  # height of a mark's label
+AXES_PIXELS: Final = 100  # about what legend, labels and the time axis take of the height
 
 
 def time_chart(
@@ -63,7 +59,7 @@ def time_chart(
 
 
 def add_marks(figure: Any, marks: Marks) -> None:
-    """Draw gaps as grey stretches and moments as dotted lines with their name on top."""
+    """Draw gaps as grey stretches and moments as dotted lines with their name above the plot."""
     shapes = [
         {
             "type": "rect", "xref": "x", "yref": "paper", "y0": 0, "y1": 1, "layer": "below",
@@ -84,13 +80,16 @@ def add_marks(figure: Any, marks: Marks) -> None:
         )  # fmt: skip
         notes.append(
             {
-                "x": x, "y": 1, "xref": "x", "yref": "paper", "yanchor": "top", "xanchor": "left",
+                "x": x, "y": 1, "xref": "x", "yref": "paper",
+                "yanchor": "bottom", "xanchor": "left",
                 "showarrow": False, "text": mark.label,
                 "font": {"size": 10, "color": "#ffffff"}, "bgcolor": colour, "borderpad": 2,
                 "hovertext": mark_text(mark.text),
             }
         )  # fmt: skip
     figure.update_layout(shapes=shapes, annotations=notes)
+    if notes:  # they stand between the legend and the plot, and cover neither
+        figure.update_layout(legend={"y": 1 + MARK_PIXELS / (figure.layout.height - AXES_PIXELS)})
 
 
 def mark_text(text: str) -> str:

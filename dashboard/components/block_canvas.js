@@ -1,5 +1,5 @@
 // Draws one cell per block. All text goes in by textContent, so a recorded string stays text.
-const GUTTER = 46, SMALL_POOL = 128, NAMED_PITCH = 30, LIT = 1, LEAK = 2, OWNER_UNKNOWN = 4;
+const GUTTER = 46, LARGE = 80, LARGEST = 96, NAMED_PITCH = 30, LIT = 1, LEAK = 2, OWNER_UNKNOWN = 4;
 const STATES = ["free", "cached", "active"];
 
 function bytesOf(text) {
@@ -18,15 +18,17 @@ function decode(data) {
   };
 }
 
-// Columns are a multiple of 8 where there is room for one, so that ids line up by eye.
+// The largest cells with which the map is as wide as its place and not too tall. Columns are a
+// multiple of 8, so that ids line up by eye.
 function layoutFor(total, width) {
-  const room = Math.max(width - GUTTER, 64);
-  const height = width < 640 ? 760 : 540;
-  const pitch = Math.max(3, Math.min(total <= SMALL_POOL ? 38 : 22,
-    Math.floor(Math.sqrt(room * height / Math.max(total, 1)))));
-  let columns = Math.floor(room / pitch);
-  if (columns > 16) columns -= columns % 8;
-  if (total <= SMALL_POOL) columns = Math.min(columns, 16);
+  const room = Math.max(width - GUTTER, 64), height = width < 640 ? 760 : 540;
+  let columns = 8, pitch = 0, rows = 0;
+  for (; ; columns += 8) {
+    pitch = Math.max(3, Math.min(LARGEST, Math.floor(room / columns)));
+    rows = Math.ceil(total / columns);
+    const tooLarge = pitch > LARGE && columns < 16 && total > 8;
+    if (!tooLarge && (rows * pitch <= height || Math.floor(room / (columns + 8)) < 3)) break;
+  }
   columns = Math.max(1, Math.min(columns, total));
   return { pitch, columns, rows: Math.ceil(total / columns), gap: pitch >= 10 ? 2 : 1 };
 }
@@ -103,7 +105,8 @@ function outline(context, view, grid, bit, colour) {
 function nameOwners(context, view, grid) {
   if (grid.pitch < NAMED_PITCH) return;
   context.fillStyle = "#ffffff";
-  context.font = "11px ui-monospace, monospace";
+  const size = Math.max(11, Math.min(15, Math.round(grid.pitch / 5)));
+  context.font = `${size}px ui-monospace, monospace`;
   context.textAlign = "center";
   context.textBaseline = "middle";
   for (let block = 0; block < view.total; block++) {

@@ -73,6 +73,8 @@ AGE_STEPS = (
     (1, "under 1 s"), (10, "under 10 s"), (60, "under 1 min"),
     (600, "under 10 min"), (3600, "under 1 h"),
 )  # fmt: skip
+# An engine states which blocks are full (they get a content hash), not how full the others are.
+FILL_UNKNOWN = "no content hash yet: fill not known"
 FILL_STEPS = ((0.25, "up to 1/4 full"), (0.5, "up to 1/2"), (0.75, "up to 3/4"), (0.9999, "partly"))
 
 
@@ -141,7 +143,7 @@ def by_state(blocks: "BlockMap", flags: Bytes) -> Classes:
     return Classes(index, swatches)
 
 
-def base_classes(blocks: "BlockMap") -> tuple[Bytes, list[Swatch]]:
+def base_classes(blocks: "BlockMap", unknown: str = "unknown") -> tuple[Bytes, list[Swatch]]:
     """Return the ground that the other colourings share: free and cached faint, unknown hatched."""
     index = np.full(blocks.total_blocks, 2, np.uint8)
     index[blocks.state == BlockState.FREE] = 0
@@ -149,7 +151,7 @@ def base_classes(blocks: "BlockMap") -> tuple[Bytes, list[Swatch]]:
     swatches = [
         Swatch("free", FREE_FAINT, 0),
         Swatch("cached", CACHED_FAINT, 0),
-        Swatch("unknown", UNKNOWN, 0, hatched=True),
+        Swatch(unknown, UNKNOWN, 0, hatched=True),
     ]
     return index, swatches
 
@@ -191,9 +193,10 @@ def by_steps(
     values: npt.NDArray[np.float64],
     steps: Sequence[tuple[float, str]],
     last: str,
+    unknown: str = "unknown",
 ) -> Classes:
     """Colour active blocks along a scale of steps; NaN is unknown."""
-    index, swatches = base_classes(blocks)
+    index, swatches = base_classes(blocks, unknown)
     first = len(swatches)
     active = (blocks.state == BlockState.ACTIVE) & np.isfinite(values)
     bounds = np.array([bound for bound, _ in steps])
@@ -226,7 +229,7 @@ def by_filled(blocks: "BlockMap", flags: Bytes) -> Classes:
     """Colour by the share of token slots in use."""
     filled = blocks.filled.astype(np.float64)
     share = np.where(filled >= 0, filled / max(blocks.block_size, 1), np.nan)
-    return by_steps(blocks, share, FILL_STEPS, "full")
+    return by_steps(blocks, share, FILL_STEPS, "full", FILL_UNKNOWN)
 
 
 PAINTERS: dict[ColourBy, Callable[["BlockMap", Bytes], Classes]] = {

@@ -70,7 +70,9 @@ def close_groups(marks: Sequence[Mark], window: Window) -> list[list[Mark]]:
 
 def moment_of(group: Sequence[Mark]) -> Moment:
     """Return one mark for a group: its first moment, its number, the first few texts."""
-    name = words(group[0].kind)
+    kind = group[0].kind
+    # A restart only if another run came before, which a window need not show.
+    name = "run start" if kind is MarkKind.RESTART else words(kind)
     label = name if len(group) == 1 else f"{name} \u00d7{len(group)}"
     texts = [mark.text for mark in group[:TEXTS_SHOWN]]
     more = len(group) - TEXTS_SHOWN

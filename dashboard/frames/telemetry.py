@@ -90,7 +90,7 @@ def position_tile(health: TelemetryHealth) -> Tile:
     """Return where in the journal the agent stands."""
     if health.position is None:
         return Tile("Position", None, "no journal read yet")
-    note = f"segment {health.position.segment}, record {health.position.record} in it"
+    note = f"segment {health.position.segment}, record {count(health.position.record)} in it"
     return Tile("Position", f"#{count(health.position.seq)}", note)
 
 

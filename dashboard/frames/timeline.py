@@ -1,17 +1,12 @@
 """One request's life as bars: what it waited for, when it ran, when it lost its blocks."""
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from agent.read_models import RequestEvent, RequestRow
-from kvpulse.events import WaitCause
 
-CAUSES = tuple(sorted((cause.name.lower() for cause in WaitCause), key=len, reverse=True))
-CAUSE_PATTERN = re.compile("|".join(CAUSES))
 FIRST_CAUSE = "engine_busy"  # until the first `wait`, and again after a preemption
 ENDS = frozenset({"finish", "reject"})
-OTHERS = "sequence "  # how the text of another sequence's event begins, in which this one is named
 POINTS = {
     "arrive": "arrive", "admit": "admit", "first_token": "first token", "preempt": "preempt",
     "resume": "resume", "fork": "fork", "finish": "end", "reject": "reject",
@@ -46,16 +41,10 @@ class Timeline:
     note: str | None
 
 
-def cause_in(text: str) -> str | None:
-    """Return the wait cause that a recorded line names first."""
-    found = CAUSE_PATTERN.search(text.lower().replace(" ", "_"))
-    return found.group() if found else None
-
-
 def timeline_of(events: Sequence[RequestEvent], row: RequestRow, now_ns: int) -> Timeline:
     """Return the timeline from stored events, or from the row's totals where those are gone."""
     known = [event for event in events if event.kind in POINTS or event.kind == "wait"]
-    own = [event for event in known if not event.text.startswith(OTHERS)]
+    own = [event for event in known if event.about is None]
     if not own:
         return from_totals(row, now_ns)
     bars: list[Bar] = []
@@ -84,7 +73,7 @@ def next_phase(event: RequestEvent, phase: str | None) -> str | None:
     if event.kind in {"arrive", "preempt"}:
         return FIRST_CAUSE
     if event.kind == "wait":
-        return cause_in(event.text) or "unknown wait"
+        return event.cause or "unknown wait"
     if event.kind in {"admit", "resume"}:
         return "prefill"
     if event.kind == "first_token":

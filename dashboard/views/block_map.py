@@ -9,6 +9,7 @@ import streamlit as st
 from agent.read_models import EngineRow
 from dashboard.charts.pool import pool_chart
 from dashboard.components.block_canvas import payload_of, register
+from dashboard.components.figure import draw_figure
 from dashboard.formats import count, moment
 from dashboard.frames.block_detail import choices, detail_of, leak_words, moment_words
 from dashboard.frames.block_grid import ColourBy, grid_of
@@ -76,8 +77,8 @@ def choose_moment(page: Page, engine: EngineRow) -> int:
         curves, window=window, marks=page.data.marks(engine, window), revision=page.revision
     )
     figure.add_vline(x=at_ns / 1e6, line={"color": "#db2777", "width": 2})
-    figure.update_layout(height=140, showlegend=False, margin={"t": 4})
-    st.plotly_chart(figure, key="scrub-pool", config={"displayModeBar": False})
+    figure.update_layout(height=150, showlegend=False, margin={"t": 22})
+    draw_figure(figure, key="scrub-pool")
     return at_ns
 
 

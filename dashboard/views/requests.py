@@ -8,8 +8,8 @@ import streamlit as st
 from streamlit.elements.lib.column_types import ColumnConfig
 
 from agent.read_models import EngineRow, RequestOrder, RequestRow, RequestState
-from dashboard.charts.canvas import CONFIG
 from dashboard.charts.timeline import timeline_chart
+from dashboard.components.figure import draw_figure
 from dashboard.formats import clock, count, unmarked, words
 from dashboard.frames.requests import ONLY, chosen, fact_lines, table_of
 from dashboard.page import Page, live_part, wall_ns
@@ -24,6 +24,7 @@ ORDERS = {
     "most preemptions": RequestOrder.PREEMPTIONS,
 }
 DURATIONS = ("TTFT", "Pool wait", "Scheduler wait", "Re-wait", "Quota wait", "Transfer wait")
+COUNTS = ("Logical", "Physical", "Shared", "Peak", "Prompt", "Output", "Prefix hit", "Recomputed")
 HELP = {
     "Logical": "Entries of its block table",
     "Physical": "Distinct blocks behind them",
@@ -132,8 +133,11 @@ def column_config() -> dict[str, ColumnConfig]:
     config["Arrived"] = st.column_config.DatetimeColumn(format="HH:mm:ss", timezone="UTC")
     config["Block-seconds"] = st.column_config.NumberColumn(format="%.1f")
     config["Sequence"] = st.column_config.NumberColumn(format="%d", pinned=True)
-    for name in HELP.keys() - config.keys():
-        config[name] = st.column_config.Column(help=HELP[name])
+    config |= {
+        name: st.column_config.NumberColumn(format="localized", help=HELP.get(name))
+        for name in COUNTS
+    }
+    config["Preempted for"] = st.column_config.Column(help=HELP["Preempted for"])
     return config
 
 
@@ -165,7 +169,7 @@ def draw_request(page: Page, engine: EngineRow, owner: int) -> None:
         st.markdown(f"**Sequence {owner}** · {unmarked(words(row.state))}")
         if timeline.bars or timeline.points:
             figure = timeline_chart(timeline, revision=f"{page.run_key}/{owner}")
-            st.plotly_chart(figure, key="timeline", config=CONFIG)
+            draw_figure(figure, key="timeline")
         else:
             small("Nothing of its life is stored but the numbers below.")
         if timeline.note:

@@ -58,11 +58,12 @@ def draw_tables(page: Page, engine: EngineRow) -> None:
     left, right = st.columns(2, gap="medium")
     with left:
         st.markdown("**Per kind**")
+        number = st.column_config.NumberColumn(format="localized")
         share = st.column_config.ProgressColumn(format="percent", min_value=0, max_value=1)
         st.dataframe(
             kinds_table(page.data.kind_totals(engine)),
             hide_index=True,
-            column_config={"Share stored": share},
+            column_config={"Share stored": share, "Stored": number, "Lost": number},
             placeholder="—",
             key="kinds",
         )

@@ -5,6 +5,7 @@ import pytest
 
 from agent.block_map import replay_map
 from agent.errors import StateError
+from kvpulse.events import BlockState
 from tests.agent.factories_ledger import new_ledger, plain
 from tests.agent.factories_stream import batches, record
 
@@ -54,6 +55,19 @@ def test_holders_and_owners_at_the_end_equal_the_plain_ledger(stream, deltas):
             assert block in found.blocks_of(int(found.owner[block]))
     assert found.hash_known.tolist() == [block.hash_known for block in slow.blocks]
     assert found.exact
+
+
+def test_a_block_is_full_once_its_content_is_known_and_else_nobody_can_say(stream, deltas):
+    slow = plain(stream, 24)
+
+    found = replay_map(deltas[0][0].snapshot.map_blob, blobs(deltas[1:]), at_ns=2**62)
+
+    expected = [
+        0 if state == BlockState.FREE else found.block_size if block.hash_known else -1
+        for state, block in zip(found.state, slow.blocks, strict=True)
+    ]
+    assert found.filled.tolist() == expected
+    assert {found.block_size, -1} <= set(expected)
 
 
 def test_beginning_from_any_snapshot_gives_the_same_map(deltas):

@@ -5,8 +5,16 @@ import pytest
 
 from agent.block_map import BlockMap
 from agent.block_map_text import draw, legend
-from agent.event_text import EventFields, describe
-from kvpulse.events import NOT_MEASURED, FinishReason, FreeOutcome, Kind, RejectReason, WaitCause
+from agent.event_text import EventFields, describe, wait_cause
+from kvpulse.events import (
+    NOT_MEASURED,
+    FinishReason,
+    FreeOutcome,
+    Kind,
+    RejectReason,
+    WaitCause,
+    WaitFlag,
+)
 
 
 @pytest.mark.parametrize(
@@ -44,6 +52,15 @@ from kvpulse.events import NOT_MEASURED, FinishReason, FreeOutcome, Kind, Reject
 )
 def test_an_event_is_told_with_its_numbers(event: EventFields, told: str) -> None:
     assert describe(event) == told
+
+
+def test_an_event_names_the_cause_that_it_states_and_no_flag() -> None:
+    wait = EventFields(Kind.WAIT, WaitFlag.POOL, 0, WaitCause.TENANT_QUOTA, [])
+
+    assert wait_cause(wait) == "tenant_quota"
+    assert wait_cause(wait._replace(aux=42)) is None
+    assert wait_cause(EventFields(Kind.ALLOCATE_FAILED, 0, 3, WaitCause.POOL, [9, 1, 0])) == "pool"
+    assert wait_cause(EventFields(Kind.PREEMPT, 0, 0, 4, [1, 2, 3])) is None
 
 
 def make_map() -> BlockMap:

@@ -1,10 +1,12 @@
 """Requests, marks, leaks, gaps and telemetry as the pages ask for them."""
 
+import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from agent.errors import StoreUnreadable
 from agent.ledger_delta import AuditResult, GapRow, LawFailure, Leak
 from agent.read_models import KindTotal, MarkKind, Position, RequestState, RunState
 from agent.reads import Reads, open_reads
@@ -33,6 +35,19 @@ def reads(where: str) -> Iterator[Reads]:
     opened = open_reads(where)
     yield opened
     opened.close()
+
+
+def test_a_store_that_is_damaged_later_is_said_plainly_with_its_place(tmp_path: Path) -> None:
+    where = empty_store(tmp_path)
+    reads = open_reads(where)
+    with sqlite3.connect(where) as connection:
+        connection.execute("ALTER TABLE runs RENAME TO elsewhere")
+
+    with pytest.raises(StoreUnreadable) as caught:
+        reads.engines()
+
+    assert str(caught.value) == f"cannot read the store {where} just now: no such table: runs"
+    reads.close()
 
 
 def fill(where: str, **changes: object) -> int:

@@ -165,7 +165,14 @@ class FakeReads:
             (15.2, "first_token", "after a resume"),
             (24.0, "finish", "stop"),
         )
-        return [RequestEvent(t0 + int(at * SECOND), kind, text) for at, kind, text in lines]
+        causes = {"pool_behind; blocked by 131": "pool_behind"}
+        return [
+            RequestEvent(
+                t0 + int(at * SECOND), kind, text,
+                cause=causes.get(text, "pool") if kind == "wait" else None,
+            )
+            for at, kind, text in lines
+        ]  # fmt: skip
 
     def marks(self, run_key, start_ns, end_ns) -> list[Mark]:
         middle = (start_ns + end_ns) // 2

@@ -24,5 +24,12 @@ else:  # run by Streamlit, as the page script
     from tests.dashboard.fake_reads import FakeReads
 
     settings = json.loads(os.environ["FAKE_READS"])
-    connection.cached_reads = lambda store, made: FakeReads(**settings)
+
+    class MovingReads:
+        """Answers as of now each time, so that every refresh has new data to draw."""
+
+        def __getattr__(self, name: str) -> object:
+            return getattr(FakeReads(**settings), name)
+
+    connection.cached_reads = lambda store, made: MovingReads()
     runpy.run_path(str(ROOT / "dashboard" / "app.py"), run_name="__main__")

@@ -93,7 +93,7 @@ def test_filled_slots_that_nobody_knows_are_hatched():
 
     view = grid(blocks, ColourBy.FILLED)
 
-    assert counted(view) == {"unknown": 8}
+    assert counted(view) == {"no content hash yet: fill not known": 8}
     assert view.legend[0].hatched
 
 

@@ -71,8 +71,8 @@ def test_every_page_fits_a_phone_in_light_and_dark(browser, fake_dashboard, path
 
 def test_a_refresh_keeps_the_chart_its_zoom_and_its_place(browser, fake_dashboard):
     page = opened(browser, fake_dashboard(num_blocks=512))
-    page.wait_for_selector(".js-plotly-plot")
-    chart = page.locator(".js-plotly-plot").first
+    page.wait_for_selector(".kv-plot[data-painted]")
+    chart = page.locator(".kv-plot").first
     chart.evaluate("node => { node.dataset.kept = 'yes'; }")
     plot = chart.locator(".nsewdrag").first.bounding_box()
     x, y = plot["x"] + plot["width"] * 0.4, plot["y"] + plot["height"] / 2
@@ -82,6 +82,7 @@ def test_a_refresh_keeps_the_chart_its_zoom_and_its_place(browser, fake_dashboar
     page.mouse.up()
     span = "node => node._fullLayout.xaxis.range.map((t) => +new Date(t))"
     zoomed = chart.evaluate(span)
+    painted = chart.evaluate("node => Number(node.dataset.painted)")
     told = page.get_by_text(re.compile("Drawn from")).inner_text()
 
     page.wait_for_function(
@@ -89,18 +90,31 @@ def test_a_refresh_keeps_the_chart_its_zoom_and_its_place(browser, fake_dashboar
         arg=told,
         timeout=15_000,
     )
-    page.wait_for_timeout(500)
+    page.wait_for_function(  # the figure of that refresh has been drawn too
+        "([node, before]) => Number(node.dataset.painted) > before",
+        arg=[chart.element_handle(), painted],
+        timeout=15_000,
+    )
 
     assert zoomed[1] - zoomed[0] < 600_000
     assert chart.evaluate(span) == zoomed
     assert chart.evaluate("node => node.dataset.kept") == "yes"
+    assert page.locator(".kv-plot").count() == 5
+
+    page.mouse.dblclick(x, y)
+
+    page.wait_for_function(
+        "node => node._fullLayout.xaxis.range.map((t) => +new Date(t)).reduce((a, b) => b - a)"
+        " > 800_000",
+        arg=chart.element_handle(),
+        timeout=15_000,
+    )
     page.close()
 
 
 def test_no_chart_is_ever_blank_while_the_page_refreshes(browser, fake_dashboard):
     page = opened(browser, fake_dashboard(num_blocks=512), viewport={"width": 1440, "height": 1500})
-    page.wait_for_function("document.querySelectorAll('.js-plotly-plot .main-svg').length >= 10")
-    page.wait_for_timeout(1500)
+    page.wait_for_function("document.querySelectorAll('.kv-plot[data-painted]').length === 5")
 
     frames, blank = page.evaluate("""async () => {
       let frames = 0, blank = 0;
@@ -108,8 +122,12 @@ def test_no_chart_is_ever_blank_while_the_page_refreshes(browser, fake_dashboard
       while (performance.now() < end) {
         await new Promise(requestAnimationFrame);
         frames += 1;
-        const charts = [...document.querySelectorAll('[data-testid="stPlotlyChart"]')];
-        blank += charts.length < 5 || charts.some((c) => !c.querySelector('.trace, .point'));
+        const charts = [...document.querySelectorAll('.kv-plot')];
+        const shows = (c) => {
+          const drawn = c.querySelector('.trace, .point');
+          return drawn && getComputedStyle(drawn).visibility === 'visible';
+        };
+        blank += charts.length !== 5 || !charts.every(shows);
       }
       return [frames, blank];
     }""")
@@ -117,6 +135,51 @@ def test_no_chart_is_ever_blank_while_the_page_refreshes(browser, fake_dashboard
     assert frames > 20
     assert blank == 0
     page.close()
+
+
+def test_charts_follow_the_width_of_the_window(browser, fake_dashboard):
+    page = opened(browser, fake_dashboard(num_blocks=512))
+    page.wait_for_function("document.querySelectorAll('.kv-plot[data-painted]').length === 5")
+
+    page.set_viewport_size({"width": 420, "height": 844})
+
+    page.wait_for_function("""[...document.querySelectorAll('.kv-plot')].every(
+        (c) => c.clientWidth < 420
+            && Math.abs(c.querySelector('.main-svg').clientWidth - c.clientWidth) <= 1)""")
+    page.close()
+
+
+def test_the_first_page_answers_under_its_name_too(browser, fake_dashboard):
+    page = opened(browser, fake_dashboard(num_blocks=512), "overview")
+
+    page.get_by_text("Peak active blocks").wait_for()
+
+    assert page.get_by_text("Page not found").count() == 0
+    page.close()
+
+
+def test_the_menu_begins_where_the_content_begins_and_control_labels_stand_on_one_line(
+    browser, fake_dashboard
+):
+    for width in (1440, 1800):
+        page = opened(
+            browser,
+            fake_dashboard(num_blocks=512),
+            "block-map",
+            viewport={"width": width, "height": 900},
+        )
+        lefts = page.evaluate("""() => {
+          const nav = document.querySelector('[data-testid="stTopNavLinkContainer"] span');
+          return [nav, document.querySelector('.kv-line')].map(
+            (n) => n.getBoundingClientRect().left);
+        }""")
+        assert abs(lefts[0] - lefts[1]) <= 2, lefts
+        tops = [
+            page.get_by_text(label, exact=True).first.bounding_box()["y"]
+            for label in ("Engine", "Window", "Show")
+        ]
+        assert max(tops) - min(tops) <= 2, tops
+        page.close()
 
 
 def test_a_paused_page_stands_still(browser, fake_dashboard):

@@ -48,7 +48,7 @@ def test_every_time_chart_draws_marks_and_gaps(name):
 
     kinds = [shape.type for shape in figure.layout.shapes]
     assert kinds == ["rect", "line"]
-    assert figure.layout.annotations[0].text == "restart"
+    assert figure.layout.annotations[0].text == "run start"
     assert figure.layout.annotations[0].hovertext == "run &lt;b&gt;2&lt;/b&gt; started"
 
 

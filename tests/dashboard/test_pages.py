@@ -4,9 +4,9 @@ import re
 from pathlib import Path
 
 import pytest
-from sqlalchemy.exc import OperationalError
 from streamlit.testing.v1 import AppTest
 
+from agent.errors import StoreUnreadable
 from agent.read_models import RunState
 from dashboard.pages import PAGES
 from tests.dashboard.fake_reads import FakeReads
@@ -69,14 +69,16 @@ def test_a_store_that_cannot_be_read_just_now_is_said_and_does_not_break_the_pag
     reads = FakeReads()
 
     def fail(*_):
-        raise OperationalError("SELECT 1", {}, Exception("disk I/O *error*"))
+        raise StoreUnreadable("kv.db", "disk I/O *error*")
 
     reads.telemetry = fail
 
     page = app(reads, path)
 
     assert not page.exception
-    assert page.warning[0].value.startswith("The store cannot be read just now")
+    assert page.warning[0].value.startswith(
+        r"cannot read the store kv\.db just now\: disk I/O \*err"
+    )
 
 
 def test_no_store_yet_says_what_to_run(monkeypatch, tmp_path):

@@ -2,14 +2,14 @@
 
 from agent.read_models import RequestEvent, RequestState
 from dashboard.charts.timeline import point_labels
-from dashboard.frames.timeline import Point, cause_in, timeline_of
+from dashboard.frames.timeline import Point, timeline_of
 from tests.dashboard.factories_rows import request_row
 
 SECOND = 1_000_000_000
 
 
 def events(*lines):
-    return [RequestEvent(int(at * SECOND), kind, text) for at, kind, text in lines]
+    return [RequestEvent(int(at * SECOND), kind, text, *more) for at, kind, text, *more in lines]
 
 
 def phases(timeline):
@@ -19,8 +19,8 @@ def phases(timeline):
 ROW = request_row(104, 100 * SECOND, (RequestState.FINISHED,))
 LIFE = events(
     (0, "arrive", "arrived: 812 prompt tokens"),
-    (1, "wait", "waits: pool_behind (also token_budget), behind sequence 3"),
-    (3, "wait", "waits: pool"),
+    (1, "wait", "waits: pool_behind (also token_budget), behind sequence 3", "pool_behind"),
+    (3, "wait", "waits: pool", "pool"),
     (6, "allocate", "took 51 blocks (0-50)"),
     (6, "admit", "admitted to the running batch"),
     (7, "first_token", "first token"),
@@ -44,14 +44,17 @@ def test_each_wait_is_a_bar_of_its_own_cause():
     ]
 
 
-def test_the_first_named_cause_is_taken_and_not_the_flags():
-    assert cause_in("waits: pool_behind (also pool, token_budget)") == "pool_behind"
-    assert cause_in("waits: tenant_quota") == "tenant_quota"
-    assert cause_in("waits: code 42") is None
+def test_a_wait_of_unknown_cause_is_drawn_as_such_whatever_its_text_says():
+    life = [LIFE[0], *events((1, "wait", "waits: code 42 (also pool)")), *LIFE[4:]]
+
+    assert phases(timeline_of(life, ROW, 100 * SECOND))[:2] == [
+        ("engine_busy", 1),
+        ("unknown wait", 5),
+    ]
 
 
 def test_being_the_beneficiary_of_a_preemption_is_not_being_preempted():
-    other = events((8, "preempt", "sequence 5 preempted (recompute) for sequence 104"))
+    other = events((8, "preempt", "sequence 5 preempted (recompute) for sequence 104", None, 5))
     with_other = sorted([*LIFE, *other], key=lambda event: event.t_ns)
 
     timeline = timeline_of(with_other, ROW, 100 * SECOND)
