@@ -10,7 +10,7 @@ a reference subtracts F_b and one that drops it adds F_b, so that each reference
 """
 
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +25,7 @@ from agent.event_columns import (
     kind_table,
     unroll,
 )
+from agent.rows_by_block import ByBlock, runs_of, sorted_by_block, sums_by_record
 from kvpulse.events import HOST_TIER, BlockState, FreeOutcome, Kind, block_weight
 
 FREE, CACHED, ACTIVE = (int(state) for state in BlockState)
@@ -128,29 +129,38 @@ class BlockLedger:
         picked = self.picked(events)
         rows = unroll(events, picked, len(self.count))
         outcomes = outcomes_of(events)
-        by_block = _sorted_by_block(rows, len(self.count))
+        by_block = sorted_by_block(rows, len(self.count))
         last_clear = by_block.latest(clearing_records(events), len(self.count))
         follow_content(events, last_clear, self.hash_known, host=self.host)
+        moved = self._moved(by_block, outcomes.state, len(events))
         count = outcomes.counts.astype(np.float64).take(by_block.record)  # exact, below 2**32
         before = by_block.before(count, self.count)
-        cell = _CELLS[outcomes.state].take(by_block.record)
-        moved = cell - by_block.before(cell, _CELLS[self.state])
+        active, was_active = count > 0, before > 0
+        # Whatever has a number for each row is dropped as soon as it is used: a stretch is large.
+        count -= before
+        changes = np.empty(len(count), np.int64)
+        changes[by_block.order] = count.astype(np.int64)
+        del count
         paid = self._pay(events.t_ns, by_block, before)
-        flips = self._follow_flips(events, by_block, count > 0, before > 0)
-        tails, touched = by_block.tails, by_block.touched
-        last = by_block.record[tails]
+        del before
+        last = by_block.record[by_block.tails]
+        touched = by_block.touched
         self.count[touched], self.state[touched] = outcomes.counts[last], outcomes.state[last]
         self.since_ns[touched] = self.paid_at_ns[touched] = events.t_ns[last]
-        self.paid[touched] = paid[tails]
-        changes = np.empty(len(count), np.int64)
-        changes[by_block.order] = (count - before).astype(np.int64)
-        size = len(events)
-        steps = _Steps(changes, _sums(by_block.record, moved, size))
-        paid_of = _sums(by_block.record, paid, size)
-        return self._after_each(picked, rows, steps, paid_of, outcomes.sign, flips)
+        self.paid[touched] = paid[by_block.tails]
+        steps = _Steps(changes, moved, sums_by_record(by_block.record, paid, len(events)))
+        del paid
+        flips = self._follow_flips(events, by_block, active, was_active)
+        del by_block
+        return self._after_each(picked, rows, steps, outcomes.sign, flips)
 
-    def _pay(self, t_ns: Ints, by_block: "_ByBlock", before: Floats) -> Floats:
-        """Return F of each row's block at the row."""
+    def _moved(self, by_block: ByBlock, state: Bytes, num_records: int) -> Floats:
+        cell = _CELLS[state].take(by_block.record)
+        cell -= by_block.before(cell, _CELLS[self.state])
+        return sums_by_record(by_block.record, cell, num_records)
+
+    def _pay(self, t_ns: Ints, by_block: ByBlock, before: Floats) -> Floats:
+        """Return F of each row's block at the row; `before` is used up."""
         heads, touched = by_block.heads, by_block.touched
         # From the stretch's beginning on, so that no digit of a float is wasted.
         begin = int(t_ns[0])
@@ -158,15 +168,16 @@ class BlockLedger:
         share = np.empty(len(t))
         np.subtract(t[1:], t[:-1], out=share[1:])
         share[heads] = t[heads] + (begin - self.paid_at_ns[touched])
-        share *= np.minimum(before, 1.0)  # nobody pays while the count is 0
-        share /= np.maximum(before, 1.0)
-        running = np.cumsum(share)
-        base = self.paid[touched] - (running[heads] - share[heads])
+        share *= np.minimum(before, 1.0, out=t)  # nobody pays while the count is 0
+        share /= np.maximum(before, 1.0, out=before)
+        base = self.paid[touched] + share[heads]
+        running = np.cumsum(share, out=share)
+        base -= running[heads]
         running += np.repeat(base, np.diff(heads, append=len(t)))
         return running
 
     def _follow_flips(
-        self, events: EventColumns, by_block: "_ByBlock", active: Bools, was_active: Bools
+        self, events: EventColumns, by_block: ByBlock, active: Bools, was_active: Bools
     ) -> Flips:
         turns = np.flatnonzero(active != was_active)
         block, record = by_block.block[turns], by_block.record[turns]
@@ -175,7 +186,7 @@ class BlockLedger:
         since, tenant = np.empty_like(t_ns), np.empty_like(own_tenant)
         # Starts and ends take turns: what is before an end is the start it belongs to.
         since[1:], tenant[1:] = t_ns[:-1], own_tenant[:-1]
-        heads, tails = _runs(block)
+        heads, tails = runs_of(block)
         touched = block[heads]
         since[heads], tenant[heads] = self.active_since_ns[touched], self.tenant[touched]
         tenant = np.where(starts, own_tenant, tenant)
@@ -190,7 +201,6 @@ class BlockLedger:
         picked: Ints,
         rows: Rows,
         steps: "_Steps",
-        paid: Floats,
         sign: npt.NDArray[np.int8],
         flips: Flips,
     ) -> BlockEffects:
@@ -202,7 +212,9 @@ class BlockLedger:
         np.take(self.weights, rows.block, out=sums[1:], mode="clip")
         sums[1:] *= steps.changes.view(np.uint64)
         np.cumsum(sums, out=sums)
-        counts = np.append(0, np.cumsum(steps.changes))[row_end]
+        running = np.zeros(len(sums), np.int64)
+        np.cumsum(steps.changes, out=running[1:])
+        counts = running[row_end]
         cached = np.rint(steps.moved / _CACHED_CELL)
         active = np.cumsum((steps.moved - cached * _CACHED_CELL).astype(np.int64))
         cached = np.cumsum(cached.astype(np.int64))
@@ -210,7 +222,7 @@ class BlockLedger:
             picked=picked,
             rows=rows,
             sign=sign,
-            paid=paid,
+            paid=steps.paid,
             active_after=self.active + active,
             cached_after=self.cached + cached,
             sum_after=self.sum_counts + counts,
@@ -259,43 +271,7 @@ class _Steps(NamedTuple):
 
     changes: Ints  # of each row's count
     moved: Floats  # by each record: the sum of its rows' steps between `_CELLS`
-
-
-class _ByBlock(NamedTuple):
-    """Rows sorted by block, those of one block in event order: a run from each head to its tail."""
-
-    order: Ints  # event position of each sorted row
-    block: npt.NDArray[np.int32]
-    record: Ints
-    heads: Ints
-    tails: Ints
-    touched: npt.NDArray[np.int32]  # the block of each run
-
-    def before(self, after: Floats, carried: npt.NDArray[Any]) -> Floats:
-        """Return a value before each row: what the block's last row left, or what was carried."""
-        before = np.empty_like(after)
-        before[1:] = after[:-1]
-        before[self.heads] = carried[self.touched]
-        return before
-
-    def latest(self, record: Ints, num_blocks: int) -> Ints:
-        """Return, for each block, the greatest of a number that its records have; -1: no row."""
-        latest = np.full(num_blocks, -1, np.int64)
-        if len(self.heads):
-            latest[self.touched] = np.maximum.reduceat(record.take(self.record), self.heads)
-        return latest
-
-
-def _sorted_by_block(rows: Rows, num_blocks: int) -> _ByBlock:
-    small = num_blocks <= 1 << 16
-    order = np.argsort(rows.block.astype(np.uint16 if small else np.uint32), kind="stable")
-    block = rows.block.take(order)
-    heads, tails = _runs(block)
-    return _ByBlock(order, block, rows.record.take(order), heads, tails, block[heads])
-
-
-def _sums(record: Ints, amounts: Floats, size: int) -> Floats:
-    return np.asarray(np.bincount(record, weights=amounts, minlength=size), np.float64)
+    paid: Floats  # at each record: the sum of its blocks' F
 
 
 def outcomes_of(events: EventColumns) -> Outcomes:
@@ -308,14 +284,6 @@ def outcomes_of(events: EventColumns) -> Outcomes:
     state[(count > 0) & frees] = ACTIVE
     state[(count == 0) & (state == ACTIVE)] = FREE
     return Outcomes(count, state, np.where(frees, -1, np.where(evicts, 0, 1)).astype(np.int8))
-
-
-def _runs(sorted_keys: npt.NDArray[Any]) -> tuple[Ints, Ints]:
-    """Return the first and last index of each run of equal keys."""
-    if not len(sorted_keys):
-        return np.zeros(0, np.int64), np.zeros(0, np.int64)
-    edges = np.flatnonzero(sorted_keys[1:] != sorted_keys[:-1])
-    return np.concatenate([[0], edges + 1]), np.concatenate([edges, [len(sorted_keys) - 1]])
 
 
 def follow_content(

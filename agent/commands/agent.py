@@ -16,6 +16,7 @@ from typing import Final
 from agent.agent_loop import AgentLoop
 from agent.commands.exit_codes import ExitCode
 from agent.config import AgentConfig, load_config
+from agent.freed_memory import keep_freed_memory
 from agent.http import create_app
 from agent.http_server import HttpServer, start_http_server
 from agent.live_view import LiveView
@@ -31,6 +32,7 @@ def main(argv: Sequence[str]) -> int:
     names = ("journal", "store", "host", "port", "log_level", "config")
     config = load_config({name: getattr(arguments, name) for name in names}, os.environ)
     _log_to_stderr(config.log_level)
+    keep_freed_memory()
     with Store.open(config.store) as store:
         view = LiveView(
             time.time_ns(), store_label=store.address.label, journal=str(config.journal)

@@ -24,6 +24,7 @@ from agent.agent_loop import AgentLoop
 from agent.chunk import Stretch
 from agent.commands.exit_codes import ExitCode
 from agent.config import AgentConfig
+from agent.freed_memory import keep_freed_memory
 from agent.ledger import Ledger
 from agent.ledger_delta import LiveState, RunShape
 from agent.live_view import LiveView
@@ -143,6 +144,7 @@ def measure(journal: Path, folder: Path) -> IngestFigures:
 
 def ingest(config: AgentConfig) -> Ingest:
     """Store everything that a journal holds, as `kvpulse agent --once` does."""
+    keep_freed_memory()
     with Store.open(config.store) as store:
         view = LiveView(time.time_ns())
         loop = AgentLoop(config, store, view)
