@@ -49,6 +49,7 @@ class AgentLoop:
                 if not self.turn():
                     stop.wait(self._config.commit_seconds)
             self.turn()
+            self._settle()
         finally:
             self.close()
 
@@ -58,6 +59,7 @@ class AgentLoop:
             while self.turn() and not stop.is_set():
                 pass
             self.turn(scan=True)  # writers seen dead just now are marked as ended
+            self._settle()
         finally:
             self.close()
 
@@ -78,6 +80,14 @@ class AgentLoop:
         """Let go of every stream's files."""
         for follower in self._followers.values():
             follower.close()
+
+    def _settle(self) -> None:
+        """Store what is held back, where the store lets us; else the next agent makes up for it."""
+        for follower in self._followers.values():
+            try:
+                follower.settle()
+            except AgentError as error:
+                LOGGER.warning("%s: the newest rollups wait: %s", follower.stream, error)
 
     def _find_streams(self) -> None:
         now = self._clocks.seconds()

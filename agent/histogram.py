@@ -73,6 +73,16 @@ class Histogram:
         self.min_ns = min(ends, default=None)
         self.max_ns = max((e for e in (self.max_ns, other.max_ns) if e is not None), default=None)
 
+    def add_buckets(
+        self, buckets: Counts, counts: Counts, count: int, sum_ns: int, min_ns: int, max_ns: int
+    ) -> None:
+        """Merge a histogram given by its occupied buckets, each named once."""
+        self.counts[buckets] += counts
+        self.count += count
+        self.sum_ns += sum_ns
+        self.min_ns = min_ns if self.min_ns is None else min(self.min_ns, min_ns)
+        self.max_ns = max_ns if self.max_ns is None else max(self.max_ns, max_ns)
+
     def copy(self) -> "Histogram":
         """Return an independent copy."""
         return Histogram(self.counts.copy(), self.count, self.sum_ns, self.min_ns, self.max_ns)

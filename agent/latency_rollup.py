@@ -164,20 +164,11 @@ class LatencyRollups:
             parts = [share]
 
     def _add_to_totals(self, table: Sparse) -> None:
-        metrics = np.repeat(table.metric, table.lengths())
-        dense = np.bincount(
-            metrics * NUM_BUCKETS + table.bucket, table.count, NUM_METRICS * NUM_BUCKETS
-        ).reshape(NUM_METRICS, NUM_BUCKETS)
-        for i in sorted(set(table.metric.tolist())):
-            stats = table.stats[table.metric == i]
-            part = Histogram(
-                dense[i].astype(np.int64),
-                int(stats[:, 0].sum()),
-                int(stats[:, 1].sum()),
-                int(stats[:, 2].min()),
-                int(stats[:, 3].max()),
-            )
-            self.totals[i].merge(part)
+        edges = [*table.head.tolist(), len(table.bucket)]
+        for metric, stats, (low, high) in zip(
+            table.metric.tolist(), table.stats.tolist(), pairwise(edges), strict=True
+        ):
+            self.totals[metric].add_buckets(table.bucket[low:high], table.count[low:high], *stats)
 
     def _add_to_tier(self, tier: int, table: Sparse) -> None:
         offset, open_ = self.wall_offset_ns, self.open[tier]

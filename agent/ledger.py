@@ -44,7 +44,8 @@ from kvpulse.stream_values import Batch, Gap
 
 SNAPSHOT_NS: Final = 60 * SECOND_NS
 SNAPSHOT_EVENTS: Final = 200_000
-REFRESH_NS: Final = 2 * SECOND_NS  # how often every live sequence's row is handed out
+# How often every live sequence's row is handed out; one that changed is, once a second.
+REFRESH_NS: Final = 5 * SECOND_NS
 # An agent that takes so many events at once is catching up: rows of sequences that still live can
 # wait, those of ended ones never do.
 CATCHING_UP_EVENTS: Final = 16_384
@@ -171,7 +172,7 @@ class Ledger:
         if settles:
             self._settle()
         leaks = self._look_for_leaks() if settles else []
-        requests = self._request_rows()
+        requests = self._request_rows(changed_live=coarse)
         self._check_laws(settled=settles)
         if settles:
             core.owners.recycle()
@@ -241,7 +242,8 @@ class Ledger:
             idle=not core.requests.live,
         )
 
-    def _request_rows(self) -> tuple[RequestRow, ...]:
+    def _request_rows(self, *, changed_live: bool) -> tuple[RequestRow, ...]:
+        """Return rows of sequences that ended; of live ones now and then."""
         core = self.core
         requests = core.requests
         new_events = int((core.totals.stored - self._taken_stored).sum())
@@ -251,7 +253,7 @@ class Ledger:
         if core.t_ns - self._refreshed_ns >= period:
             chosen.update(requests.live)
             self._refreshed_ns = core.t_ns
-        elif catching_up:
+        elif catching_up or not changed_live:
             chosen = {n: state for n, state in chosen.items() if n not in requests.live}
         requests.changed = {n: s for n, s in requests.changed.items() if n not in chosen}
         rows = RowMaker(core.owners, core.shape.block_size, core.strings, core.t_ns)

@@ -68,33 +68,51 @@ def open_only(
 
 @dataclass(slots=True)
 class Rollups:
-    """The scalar metrics of all tiers."""
+    """The scalar metrics of all tiers; coarse ones take in what came when they are asked for."""
 
     wall_offset_ns: int = 0
     open_start: dict[int, int] = field(default_factory=dict)
     open_row: dict[int, Ints] = field(default_factory=dict)
     _changed: dict[tuple[int, int], Ints] = field(default_factory=dict)
+    _waiting: list[tuple[Ints, Ints]] = field(default_factory=list)  # for the coarse tiers
 
     def add(self, starts: Ints, rows: Ints) -> None:
         """Add seconds: their starts, ascending, and one row for each."""
-        for tier in TIERS:
-            starts, rows = self._add_to_tier(tier, starts, rows)
+        new_starts, new = self._group(TIERS[0], starts, rows)
+        self._add_to_tier(TIERS[0], new_starts, new)
+        self._waiting.append((new_starts, new))
 
-    def _add_to_tier(self, tier: int, starts: Ints, rows: Ints) -> tuple[Ints, Ints]:
-        """Merge new rows into a tier; return the tier's own share of them, for the next one."""
+    def merge_waiting(self) -> None:
+        """Let the coarse tiers take in what was added since the last time."""
+        if not self._waiting:
+            return
+        starts = np.concatenate([starts for starts, _ in self._waiting])
+        rows = np.concatenate([rows for _, rows in self._waiting])
+        self._waiting = []
+        for tier in TIERS[1:]:
+            starts, rows = self._group(tier, starts, rows)
+            self._add_to_tier(tier, starts, rows)
+
+    def _group(self, tier: int, starts: Ints, rows: Ints) -> tuple[Ints, Ints]:
+        """Merge rows that fall into the same interval of a tier."""
         groups = group_starts(starts, wall_offset_ns=self.wall_offset_ns, tier_seconds=tier)
         heads = np.flatnonzero(np.append(True, groups[1:] != groups[:-1]))
-        new_starts, new = groups[heads], merge_rows(rows, heads)
-        totals = new.copy()
-        if self.open_start.get(tier) == int(new_starts[0]):
-            totals[0] = merge_rows(np.stack([self.open_row[tier], new[0]]), np.array([0]))[0]
-        for start, row in zip(new_starts.tolist(), totals, strict=True):
+        if len(heads) == len(groups):
+            return groups, rows
+        return groups[heads], merge_rows(rows, heads)
+
+    def _add_to_tier(self, tier: int, starts: Ints, rows: Ints) -> None:
+        totals = rows.copy()
+        if self.open_start.get(tier) == int(starts[0]):
+            totals[0] = merge_rows(np.stack([self.open_row[tier], rows[0]]), np.array([0]))[0]
+        for start, row in zip(starts.tolist(), totals, strict=True):
             self._changed[tier, start] = row
-        self.open_start[tier], self.open_row[tier] = int(new_starts[-1]), totals[-1].copy()
-        return new_starts, new
+        self.open_start[tier], self.open_row[tier] = int(starts[-1]), totals[-1].copy()
 
     def take(self, *, coarse: bool = True) -> tuple[RollupRow, ...]:
         """Return every changed row not taken yet; without `coarse`, those of seconds only."""
+        if coarse:
+            self.merge_waiting()
         changed, self._changed = of_tiers(self._changed, coarse=coarse)
         return tuple(
             RollupRow(tier, start, tuple(None if v == NULL else v for v in row.tolist()))
@@ -103,4 +121,5 @@ class Rollups:
 
     def forget_closed(self) -> None:
         """Count every interval but the open ones as handed out."""
+        self.merge_waiting()
         self._changed = open_only(self._changed, self.open_start)

@@ -90,6 +90,18 @@ class StreamFollower:
             self._caught_up_at = began
         return Step(num_events, not has_read_all, committed, self._clocks.seconds() - read_at)
 
+    def settle(self) -> None:
+        """Store what the ledger holds back for a second: there will be no later commit of ours.
+
+        Raises:
+            StoreUnwritable, StoreConflict: It was not stored; the next agent makes up for it.
+        """
+        if self._ledger is None or self.has_ended:
+            return
+        self._commit()
+        self._unstored = (self._ledger.take(), self._reader.position)
+        self._commit()
+
     def end(self, writer: WriterState) -> None:
         """Mark the run as ended: its writer is gone, and everything was read and stored.
 
