@@ -33,7 +33,7 @@ def build_parser() -> argparse.ArgumentParser:
         metavar="PATH_OR_URL",
         help="SQLite file or SQLAlchemy URL (default: the agent's own default)",
     )
-    parser.add_argument("--port", type=int, default=8501, help="first port to try (default 8501)")
+    parser.add_argument("--port", type=_port, default=8501, help="first port to try (default 8501)")
     parser.add_argument("--host", default="127.0.0.1", help="address to bind (default 127.0.0.1)")
     parser.add_argument("--agent", metavar="URL", help="the agent's HTTP address, to link to")
     parser.add_argument(
@@ -43,6 +43,12 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--currency", metavar="CODE", help="currency of that price (default USD)")
     return parser
+
+
+def _port(text: str) -> int:
+    if not text.isdecimal() or not 0 < int(text) < 65_536:
+        raise argparse.ArgumentTypeError(f"{text!r} is no port; they go from 1 to 65535")
+    return int(text)
 
 
 class ClaimedPort(NamedTuple):

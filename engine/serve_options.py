@@ -8,6 +8,7 @@ from typing import Final
 
 from engine.config import EngineConfig
 from engine.faults import FAULT_NAMES
+from engine.option_types import duration, port, positive
 
 DEFAULT_PORT: Final = 8000
 DEFAULT_HOST: Final = "127.0.0.1"
@@ -121,25 +122,25 @@ def _add_model(parser: argparse.ArgumentParser) -> None:
     help_text = "tokens from a cost model, paced to wall time; needs no torch and no model"
     model.add_argument("--simulated", action="store_true", help=help_text)
     help_text = "simulated: what an empty step takes, in milliseconds (20)"
-    parser.add_argument("--step-ms", type=float, default=20.0, metavar="MS", help=help_text)
-    parser.add_argument("--threads", type=_positive, help="CPU threads for torch (its own choice)")
+    parser.add_argument("--step-ms", type=duration, default=20.0, metavar="MS", help=help_text)
+    parser.add_argument("--threads", type=positive, help="CPU threads for torch (its own choice)")
 
 
 def _add_limits(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("limits")
-    group.add_argument("--num-blocks", type=_positive, default=512, help="blocks in the pool (512)")
-    group.add_argument("--block-size", type=_positive, default=16, help="tokens per block (16)")
-    group.add_argument("--max-batch", type=_positive, default=16, help="sequences running (16)")
-    group.add_argument("--max-queue", type=_positive, default=64, help="sequences waiting (64)")
-    group.add_argument("--max-context", type=_positive, help="tokens of a sequence (the model's)")
-    group.add_argument("--token-budget", type=_positive, help="tokens of a step (512)")
+    group.add_argument("--num-blocks", type=positive, default=512, help="blocks in the pool (512)")
+    group.add_argument("--block-size", type=positive, default=16, help="tokens per block (16)")
+    group.add_argument("--max-batch", type=positive, default=16, help="sequences running (16)")
+    group.add_argument("--max-queue", type=positive, default=64, help="sequences waiting (64)")
+    group.add_argument("--max-context", type=positive, help="tokens of a sequence (the model's)")
+    group.add_argument("--token-budget", type=positive, help="tokens of a step (512)")
 
 
 def _add_listening(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("listening")
     group.add_argument("--host", default=DEFAULT_HOST, help="address to listen on (loopback)")
     help_text = "exactly this port, 0 for any; by default 8000 or the next free one"
-    group.add_argument("--port", type=_port, help=help_text)
+    group.add_argument("--port", type=port, help=help_text)
     help_text = "answer for this Host too, besides loopback names; may be repeated"
     group.add_argument("--allowed-host", action="append", default=[], metavar="N", help=help_text)
     help_text = "record a client's name (x-kvpulse-tenant, or user) as it is, or as ALIAS"
@@ -147,7 +148,7 @@ def _add_listening(parser: argparse.ArgumentParser) -> None:
         "--tenant", type=_alias, action="append", default=[], metavar="NAME[=ALIAS]", help=help_text
     )
     help_text = "how long requests may run on after SIGTERM (2)"
-    group.add_argument("--drain-seconds", type=float, default=2.0, metavar="S", help=help_text)
+    group.add_argument("--drain-seconds", type=duration, default=2.0, metavar="S", help=help_text)
 
 
 def _add_recording(parser: argparse.ArgumentParser) -> None:
@@ -165,20 +166,6 @@ def _add_recording(parser: argparse.ArgumentParser) -> None:
     help_text = "where the fault writes what it did, one JSON line each"
     group.add_argument("--faults-truth", type=Path, metavar="FILE", help=help_text)
     group.add_argument("--json", action="store_true", help="say that it is ready as one JSON line")
-
-
-def _positive(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"{value} is not a positive number")
-    return value
-
-
-def _port(text: str) -> int:
-    value = int(text)
-    if not 0 <= value < 65_536:
-        raise argparse.ArgumentTypeError(f"{value} is no port")
-    return value
 
 
 def _alias(text: str) -> tuple[str, str]:

@@ -26,9 +26,12 @@ def load_or_create_key(path: Path) -> bytes:
     Raises:
         IdentityKeyError: The file is readable by others, or no key.
     """
-    if not path.exists():
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        _create_key(path)
+    try:
+        if not path.exists():
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            _create_key(path)
+    except OSError as error:
+        raise IdentityKeyError(f"cannot make the key file {path}: {error.strerror}") from error
     return load_key(path)
 
 
@@ -44,10 +47,12 @@ def load_key(path: Path) -> bytes:
         raise IdentityKeyError(f"cannot read the key file {path}: {error.strerror}") from error
     try:
         mode = os.fstat(descriptor).st_mode
+        if not stat.S_ISREG(mode):
+            raise IdentityKeyError(f"{path} is no file; name one that holds, or may hold, a key")
         key = os.read(descriptor, KEY_BYTES + 1)
     finally:
         os.close(descriptor)
-    if not stat.S_ISREG(mode) or mode & 0o077:
+    if mode & 0o077:
         raise IdentityKeyError(f"{path} is open to others; run: chmod 600 {path}")
     if len(key) != KEY_BYTES:
         raise IdentityKeyError(

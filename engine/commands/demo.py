@@ -22,7 +22,11 @@ def main(argv: list[str]) -> int:
     options = parse_options(argv)
     interrupt_on_end_signals()
     _say_what(options)
-    places = Places.choose(options)
+    try:
+        places = Places.choose(options)
+    except EngineError as error:
+        say(f"kvpulse demo: {error}")
+        return EXIT_FAILED
     try:
         summary = Demo(options, places).run()
     except (EngineError, KvpulseError) as error:

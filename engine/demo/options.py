@@ -12,6 +12,7 @@ from engine.demo.workload import REAL_SHAPE, SIMULATED_SHAPE, DemoShape
 from engine.errors import EngineError
 from engine.faults import FAULT_NAMES
 from engine.model_files import find_model
+from engine.option_types import port, positive_duration
 
 ENGINE_NAME: Final = "demo"
 ROOM_FOR_JOURNAL_BYTES: Final = 128 << 20
@@ -106,7 +107,12 @@ def _parser() -> argparse.ArgumentParser:
         epilog="Exit code 1: events were lost, an audit failed, or blocks leaked. Ctrl-C ends it.",
     )
     add = parser.add_argument
-    add("--seconds", type=_positive, metavar="N", help="end after so long (runs until Ctrl-C)")
+    add(
+        "--seconds",
+        type=positive_duration,
+        metavar="N",
+        help="end after so long (runs until Ctrl-C)",
+    )
     add("--simulated", action="store_true", help="no model and no torch")
     add("--fault", default="", choices=("", *FAULT_NAMES), help="misbehave on purpose")
     add("--no-dashboard", action="store_true", help="do not start the pages")
@@ -115,13 +121,6 @@ def _parser() -> argparse.ArgumentParser:
     store = parser.add_mutually_exclusive_group()
     store.add_argument("--store", metavar="PATH|URL", help="store of the agent (its default)")
     store.add_argument("--fresh", action="store_true", help="a new store, in a temporary folder")
-    add("--port", type=int, help="exactly this port for the engine (8000 or the next free one)")
+    add("--port", type=port, help="exactly this port for the engine (8000 or the next free one)")
     add("--seed", type=int, default=1, help="of the workload (1)")
     return parser
-
-
-def _positive(text: str) -> float:
-    value = float(text)
-    if not 0 < value < 1e9:
-        raise argparse.ArgumentTypeError(f"{text} is not a time that can pass")
-    return value

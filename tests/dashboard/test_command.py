@@ -67,6 +67,15 @@ def test_two_that_start_at_once_take_two_ports():
         assert again.port == first.port
 
 
+@pytest.mark.parametrize("text", ["-4", "0", "70000", "0x", "\u00b2"])
+def test_a_port_that_cannot_be_is_a_usage_error(capsys, text):
+    with pytest.raises(SystemExit) as ended:
+        main([f"--port={text}"])
+
+    assert ended.value.code == 2
+    assert "is no port" in capsys.readouterr().err
+
+
 def test_a_price_that_is_no_number_is_refused_by_name(capsys):
     assert main(["--price-per-hour", "cheap"]) == 2
 

@@ -65,6 +65,18 @@ def test_a_short_key_is_refused(tmp_path):
         load_or_create_key(path)
 
 
+def test_a_folder_in_the_keys_place_is_named(tmp_path):
+    with pytest.raises(IdentityKeyError, match="is no file"):
+        load_or_create_key(tmp_path)
+
+
+def test_a_key_that_cannot_be_made_is_named(tmp_path):
+    (tmp_path / "file").write_text("in the way")
+
+    with pytest.raises(IdentityKeyError, match=r"cannot make the key file .*/file/x/key"):
+        load_or_create_key(tmp_path / "file" / "x" / "key")
+
+
 def test_a_missing_key_is_named(tmp_path):
     with pytest.raises(IdentityKeyError, match="No such file"):
         load_key(tmp_path / "key")

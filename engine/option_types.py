@@ -1,0 +1,46 @@
+"""Types of command-line options: a value that cannot work is a usage error in plain words."""
+
+from argparse import ArgumentTypeError
+from math import inf
+
+
+def positive(text: str) -> int:
+    """Read a whole number of 1 or more."""
+    value = _whole(text)
+    if value < 1:
+        raise ArgumentTypeError(f"{text!r} is not a positive number")
+    return value
+
+
+def port(text: str) -> int:
+    """Read a port; 0 is any free one."""
+    value = _whole(text)
+    if not 0 <= value < 65_536:
+        raise ArgumentTypeError(f"{text!r} is no port; they go from 0 to 65535")
+    return value
+
+
+def duration(text: str) -> float:
+    """Read a duration of 0 or more, in whatever unit the option says."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = inf
+    if not 0 <= value < 1e9:
+        raise ArgumentTypeError(f"{text!r} is not a time that can pass")
+    return value
+
+
+def positive_duration(text: str) -> float:
+    """Read a duration above 0."""
+    value = duration(text)
+    if value == 0:
+        raise ArgumentTypeError(f"{text!r} is not a time that can pass")
+    return value
+
+
+def _whole(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise ArgumentTypeError(f"{text!r} is not a whole number") from None
