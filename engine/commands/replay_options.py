@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+from engine.option_types import positive, positive_duration
 from engine.trace_recording import TRACE_CONFIG, TraceRun
 from kvpulse.paths import journal_dir
 
@@ -33,8 +34,6 @@ def parse_options(argv: list[str]) -> ReplayOptions:
     """Read the command line; a wrong one ends the process with 2 and says what is accepted."""
     parser = _parser()
     given = parser.parse_args(argv)
-    if given.seconds is not None and given.seconds <= 0:
-        parser.error(f"--seconds is {given.seconds}; more than 0 is needed")
     if not 1 <= given.tenants <= 1_000:
         parser.error(f"--tenants is {given.tenants}; accepted: 1 to 1000")
     if not 0 <= given.cancel_ratio <= 1:
@@ -80,13 +79,13 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--speed", type=_speed, default="max", help='engine seconds per wall second, or "max"'
     )
-    parser.add_argument("--seconds", type=float, help="stop after so much engine time")
+    parser.add_argument("--seconds", type=positive_duration, help="stop after so much engine time")
     parser.add_argument("--tenants", type=int, default=8, help="number of tenants (default 8)")
     parser.add_argument("--seed", type=int, default=0, help="of arrival times and tenants")
     parser.add_argument(
         "--cancel-ratio", type=float, default=0.0, help="part of the clients that leave early"
     )
-    parser.add_argument("--max-journal-mib", type=int, default=1_024, help="default 1024")
+    parser.add_argument("--max-journal-mib", type=positive, default=1_024, help="default 1024")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--no-prefix-caching", action="store_true")
     parser.add_argument("--engine", default=TRACE_CONFIG.engine, help="its name in the journal")

@@ -166,6 +166,8 @@ def test_a_replay_says_what_the_engine_did(tmp_path, capsys):
         (["missing.jsonl"], 3, "missing.jsonl"),
         (["workload", "--speed", "0"], 2, "number above 0"),
         (["workload", "--tenants", "0"], 2, "1 to 1000"),
+        (["workload", "--seconds", "nan"], 2, "not a time that can pass"),
+        (["workload", "--max-journal-mib", "0"], 2, "not a positive number"),
         (["workload", "--total-blocks", "0"], 2, "total_blocks is 0"),
     ],
 )
