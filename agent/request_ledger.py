@@ -4,14 +4,16 @@ A sequence that waits has one cause; the wait is accounted to the nanosecond: to
 it changes, and to the second in which it passes (`second_sums`). Law 6 compares the two.
 """
 
-from collections.abc import Callable
-from typing import Final, NamedTuple
+from collections.abc import Callable, Iterable
+from itertools import islice
+from typing import Final
 
 import numpy as np
 
-from agent.event_columns import EventColumns, Ints, kind_table
+from agent.event_columns import EventColumns, Ints
 from agent.ledger_delta import LawFailure
-from agent.request_state import NUM_CAUSES, WAITING_STATES, RequestState, Tally, known
+from agent.loop_records import BUSY, LOOP_KINDS, WAIT, Act, acts_of, bursts_of, waits_of
+from agent.request_state import WAITING_STATES, RequestState, Tally, known
 from agent.second_sums import COUNTER, SecondSums
 from kvpulse.events import (
     ArriveWord,
@@ -25,23 +27,6 @@ from kvpulse.events import (
     WaitClass,
 )
 
-BUSY: Final = int(WaitCause.ENGINE_BUSY)
-WAIT: Final = int(Kind.WAIT)
-LOOP_KINDS: Final = kind_table(
-    (
-        Kind.ALLOCATE_FAILED,
-        Kind.ARRIVE,
-        Kind.WAIT,
-        Kind.ADMIT,
-        Kind.REJECT,
-        Kind.PREFIX_HIT,
-        Kind.PREEMPT,
-        Kind.RESUME,
-        Kind.FORK,
-        Kind.FIRST_TOKEN,
-        Kind.FINISH,
-    )
-)
 _COMPLETED: Final = frozenset({int(FinishReason.STOP), int(FinishReason.LENGTH)})
 _SIGN: Final = 1 << 31
 
@@ -52,19 +37,6 @@ def label_of(codes: type, code: int) -> str:
         return str(codes(code).name).lower()
     except ValueError:
         return f"unknown_{code}"
-
-
-class _Act(NamedTuple):
-    """One record of the loop."""
-
-    record: int
-    t_ns: int
-    flags: int
-    tenant: int
-    owner: int
-    first: int
-    n: int
-    aux: int
 
 
 class RequestLedger:
@@ -82,7 +54,7 @@ class RequestLedger:
         self._events: EventColumns
         self._step_ns: Ints
         self._last_step_ns = 0
-        self._handlers: dict[int, Callable[[_Act], None]] = {
+        self._handlers: dict[int, Callable[[Act], None]] = {
             Kind.ALLOCATE_FAILED: self._allocate_failed,
             Kind.ARRIVE: self._arrive,
             Kind.ADMIT: self._admit,
@@ -100,32 +72,31 @@ class RequestLedger:
         self._sums, self._events, self._last_step_ns = sums, events, last_step_ns
         self._step_ns = events.t_ns[events.kind == Kind.STEP]
         picked = np.flatnonzero(LOOP_KINDS[events.kind])
-        handlers = self._handlers
-        names = ("t_ns", "flags", "tenant", "owner", "first", "n", "aux")
-        columns = [getattr(events, name)[picked].tolist() for name in names]
-        kinds, seconds = events.kind[picked].tolist(), sums.grid.index[picked].tolist()
-        rows = zip(picked.tolist(), *columns, strict=True)
-        wait = self._wait
-        for kind, second, row in zip(kinds, seconds, rows, strict=True):
+        bursts = bursts_of(events, picked)
+        waits, acts = waits_of(events, picked), acts_of(events, picked)
+        handlers, seconds = self._handlers, sums.grid.index[bursts.record].tolist()
+        rows = zip(bursts.kind.tolist(), bursts.t_ns.tolist(), bursts.size.tolist(), strict=True)
+        for second, (kind, t_ns, size) in zip(seconds, rows, strict=True):
             if second != sums.second:
                 sums.advance(second, self._gauges())
             if kind == WAIT:
-                _, t_ns, _, _, owner, first, n, cause = row
-                wait(owner, cause, first if n else 0, t_ns)
+                self._waits(islice(waits, size), t_ns)
             else:
-                handlers[kind](_Act._make(row))
+                handlers[kind](next(acts))
         sums.advance(len(sums.grid) - 1, self._gauges())
         sums.close_second(self._gauges())
 
     def _gauges(self) -> tuple[int, int, int]:
         return self.num_running, self.num_waiting, self.limit_blocks
 
-    def _words(self, act: _Act) -> list[int]:
+    def _words(self, act: Act, most: int) -> list[int]:
+        """Return a record's first words, with zeros for those that it does not have."""
         start = act.first - self._events.lane_base
-        words: list[int] = self._events.lane[start : start + act.n].tolist()
-        return words if act.n > 1 else [act.first]
+        end = start + min(act.n, most)
+        words: list[int] = self._events.lane[start:end].tolist() if act.n > 1 else [act.first]
+        return words + [0] * (most - len(words))
 
-    def _known(self, act: _Act) -> RequestState:
+    def _known(self, act: Act) -> RequestState:
         state = self.live.get(act.owner) or self._unseen(act.owner, act.tenant)
         self.changed[act.owner] = state
         return state
@@ -193,9 +164,8 @@ class RequestLedger:
         del self.live[state.owner]
         self.ended.append(state)
 
-    def _arrive(self, act: _Act) -> None:
-        words = self._words(act)
-        words += [0] * (ArriveWord.NUM_HASHES - len(words))
+    def _arrive(self, act: Act) -> None:
+        words = self._words(act, ArriveWord.NUM_HASHES)  # content hashes follow
         state = RequestState(act.owner, act.tenant, "waiting", act.t_ns)
         state.prompt_tokens = words[ArriveWord.PROMPT_TOKENS]
         state.max_tokens = words[ArriveWord.MAX_TOKENS]
@@ -213,30 +183,34 @@ class RequestLedger:
         self._sums.count(COUNTER["arrived"])
         self._begin_wait(state, "waiting", act.t_ns)
 
-    def _wait(self, owner: int, cause: int, blocker: int, t_ns: int) -> None:
-        """Most records of the loop are these, so it calls little."""
-        state = self.live.get(owner) or self._unseen(owner)
-        self.changed[owner] = state
-        state.blocker = blocker
-        before = state.cause
-        if not before:
-            detail = f"sequence {owner} waits for cause {cause} while {state.state}"
-            self.failures.append(LawFailure("wait_of_waiting", detail, t_ns))
-            return
-        if not 0 < cause < NUM_CAUSES:
-            cause = BUSY
-        if cause != before:
+    def _waits(self, waits: Iterable[tuple[int, int, int]], t_ns: int) -> None:
+        """Follow `wait` records of one moment; most records of the loop are these."""
+        self._sums.settle(t_ns)
+        live, changed, waiting = self.live, self.changed, self._sums.curve.waiting
+        waited_ns = 0
+        for owner, cause, blocker in waits:
+            state = changed[owner] = live.get(owner) or self._unseen(owner)
+            state.blocker = blocker
+            before = state.cause
+            if cause == before:
+                continue
+            if not before:
+                detail = f"sequence {owner} waits for cause {cause} while {state.state}"
+                self.failures.append(LawFailure("wait_of_waiting", detail, t_ns))
+                continue
             passed = t_ns - state.cause_since_ns
-            self.tally.waited_ns += passed
+            waited_ns += passed
             if state.state == "waiting":
                 state.waits[before] += passed
             else:
                 state.after_preempt_ns += passed
-            self._sums.move(before, cause, t_ns)
+            waiting[before] -= 1
+            waiting[cause] += 1
             state.cause = cause
             state.cause_since_ns = state.shown_since_ns = t_ns
+        self.tally.waited_ns += waited_ns
 
-    def _admit(self, act: _Act) -> None:
+    def _admit(self, act: Act) -> None:
         state = self._known(act)
         self._stop(state, act.t_ns)
         if state.state == "waiting":
@@ -246,7 +220,7 @@ class RequestLedger:
         self.num_running += 1
         self._sums.count(COUNTER["admitted"])
 
-    def _reject(self, act: _Act) -> None:
+    def _reject(self, act: Act) -> None:
         state = self._known(act)
         self._end(state, act.t_ns)
         state.state, state.end_reason = "rejected", "rejected"
@@ -255,7 +229,7 @@ class RequestLedger:
         self._sums.count(COUNTER["rejected"])
         self._sums.label("rejected", state.reject_reason)
 
-    def _prefix_hit(self, act: _Act) -> None:
+    def _prefix_hit(self, act: Act) -> None:
         if act.flags & 1:
             return  # `resume` states what was found again
         state = self._known(act)
@@ -263,9 +237,9 @@ class RequestLedger:
         self._sums.count(COUNTER["prefix_hit_tokens"], act.aux)
         self._sums.count(COUNTER["prefix_queried_tokens"], act.first if act.n else 0)
 
-    def _preempt(self, act: _Act) -> None:
+    def _preempt(self, act: Act) -> None:
         state = self._known(act)
-        words = self._words(act)
+        words = self._words(act, len(PreemptWord))
         self._stop(state, act.t_ns)
         self._begin_wait(
             state, "swapped" if act.flags & 3 == PreemptMode.SWAP else "preempted", act.t_ns
@@ -277,7 +251,7 @@ class RequestLedger:
         self._sums.count(COUNTER["preempted"])
         self._sums.count(COUNTER["tokens_lost"], words[PreemptWord.TOKENS_LOST])
 
-    def _resume(self, act: _Act) -> None:
+    def _resume(self, act: Act) -> None:
         state = self._known(act)
         self._stop(state, act.t_ns)
         state.state = "running"
@@ -285,7 +259,7 @@ class RequestLedger:
         self._sums.count(COUNTER["resumed"])
         self._sums.count(COUNTER["resume_hit_tokens"], act.aux)
 
-    def _fork(self, act: _Act) -> None:
+    def _fork(self, act: Act) -> None:
         parent = self.live.get(act.aux)
         state = RequestState(act.owner, act.tenant, "running", act.t_ns)
         state.parent = (parent.parent or parent.owner) if parent else act.aux
@@ -300,7 +274,7 @@ class RequestLedger:
         self.tally.forked += 1
         self._sums.count(COUNTER["forked"])
 
-    def _first_token(self, act: _Act) -> None:
+    def _first_token(self, act: Act) -> None:
         state = self._known(act)
         if act.flags & 1:
             if state.preempt_step_ns:
@@ -312,7 +286,7 @@ class RequestLedger:
         self._sums.sample("ttft", act.t_ns - state.arrived_ns)
         self._sums.sample("prefill", act.t_ns - state.admitted_ns)
 
-    def _allocate_failed(self, act: _Act) -> None:
+    def _allocate_failed(self, act: Act) -> None:
         cause = label_of(WaitCause, act.aux)
         self._sums.count(COUNTER["allocate_failures"])
         self._sums.label("allocate_failed", cause)
@@ -320,10 +294,9 @@ class RequestLedger:
             failures = self._known(act).alloc_failures
             failures[cause] = failures.get(cause, 0) + 1
 
-    def _finish(self, act: _Act) -> None:
+    def _finish(self, act: Act) -> None:
         state = self._known(act)
-        words = self._words(act)
-        words += [0] * (len(FinishWord) - len(words))
+        words = self._words(act, len(FinishWord))
         self._end(state, act.t_ns)
         state.prompt_tokens = words[FinishWord.PROMPT_TOKENS]
         state.output_tokens = output = words[FinishWord.OUTPUT_TOKENS]

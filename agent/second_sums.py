@@ -16,6 +16,7 @@ COUNTER: Final = {name: i for i, name in enumerate(COUNTERS)}
 _CLASS_COLUMN: Final = {
     int(cause): COUNTER[f"wait_{its}_ns"] for cause, its in WAIT_CLASSES.items()
 }
+ALL_CAUSES: Final = tuple(int(cause) for cause in WaitCause)
 _AFTER: Final = COUNTER["wait_after_preempt_ns"]
 
 
@@ -80,15 +81,10 @@ class SecondSums:
         self._settle(cause, t_ns)
         self.curve.waiting[cause] -= 1
 
-    def move(self, cause: int, to: int, t_ns: int) -> None:
-        """One sequence waits for another cause from now on."""
-        waiting, settled = self.curve.waiting, self.curve.settled_ns
-        waited = self.waited_ns
-        waited[cause] += waiting[cause] * (t_ns - settled[cause])
-        waited[to] += waiting[to] * (t_ns - settled[to])
-        settled[cause] = settled[to] = t_ns
-        waiting[cause] -= 1
-        waiting[to] += 1
+    def settle(self, t_ns: int) -> None:
+        """Account all waits up to a time; then causes may change in `curve.waiting` itself."""
+        for cause in ALL_CAUSES:
+            self._settle(cause, t_ns)
 
     def change_after(self, step: int, t_ns: int) -> None:
         """One more (or fewer) of those that wait was preempted."""
@@ -113,7 +109,7 @@ class SecondSums:
     def close_second(self, gauges: tuple[int, int, int]) -> None:
         """Settle what waits up to the end of the present second, and keep its sums."""
         end = self.ends[self.second]
-        for cause in WaitCause:
+        for cause in ALL_CAUSES:
             self._settle(cause, end)
             passed = self.waited_ns[cause]
             if passed:
