@@ -47,7 +47,8 @@ CATEGORICAL: Final = (
     "#2563eb", "#d97706", "#059669", "#db2777", "#7c3aed",
     "#0891b2", "#ca8a04", "#dc2626", "#4d7c0f", "#9333ea",
 )  # fmt: skip
-SEQUENTIAL: Final = ("#bfdbfe", "#93c5fd", "#60a5fa", "#3b82f6", "#2563eb", "#1e40af", "#172554")
+# Light to dark; both ends stand out from a white and from a dark page.
+SEQUENTIAL: Final = ("#bfdbfe", "#93c5fd", "#60a5fa", "#3b82f6", "#2563eb", "#1d4ed8", "#1e3a8a")
 TONES: Final = {"good": "#059669", "notice": "#d97706", "bad": "#dc2626", "unknown": UNKNOWN}
 
 THEME_OPTIONS: Final[dict[str, object]] = {
@@ -76,6 +77,8 @@ CSS: Final = """
 [data-testid="stTopNav"] { padding-left: calc(max(0px, (100vw - 1500px) / 2) + 2rem); }
 /* As tall as the boxes beside them, so that the labels of a row of controls stand on one line. */
 [data-testid="stButtonGroup"] button { min-height: 2.5rem; }
+/* Room for the label that stands above the handle at either end. */
+[data-testid="stSlider"] { padding: 0 1.6rem; }
 @media (max-width: 640px) {
   .stMainBlockContainer { padding-left: .9rem; padding-right: .9rem; }
   [data-testid="stButtonGroup"] button { padding-left: .55rem; padding-right: .55rem; }

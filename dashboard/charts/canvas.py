@@ -28,7 +28,8 @@ def time_chart(
     figure = go.Figure()
     figure.update_layout(
         height=height,
-        margin={"l": 8, "r": 8, "t": 28, "b": 8},
+        # Room for legend, marks and time labels is set aside: finding it out while drawing shows.
+        margin={"l": 8, "r": 8, "t": 56 if marks.moments else 34, "b": 46},
         hovermode="x unified",
         hoverlabel={"namelength": -1},
         legend={"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom", "traceorder": "normal"},
@@ -43,7 +44,6 @@ def time_chart(
         type="date",
         hoverformat="%H:%M:%S UTC",
         showgrid=False,
-        automargin=True,
         nticks=6,
         tickangle=0,
     )

@@ -52,14 +52,14 @@ def timeline_chart(timeline: Timeline, *, revision: str) -> Any:
     figure.update_layout(
         height=200,
         barmode="overlay",
-        margin={"l": 8, "r": 8, "t": 36, "b": 8},
+        margin={"l": 8, "r": 8, "t": 36, "b": 46},
         legend={"orientation": "h", "x": 0, "y": 1.05, "yanchor": "bottom"},
         uirevision=revision,
         paper_bgcolor="rgba(0,0,0,0)",
         plot_bgcolor="rgba(0,0,0,0)",
         transition={"duration": 0},
     )
-    figure.update_xaxes(type="date", automargin=True, showgrid=True, nticks=6, tickangle=0)
+    figure.update_xaxes(type="date", showgrid=True, nticks=6, tickangle=0)
     figure.update_yaxes(visible=False, range=[-0.4, 0.8])
     return figure
 

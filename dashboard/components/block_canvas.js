@@ -101,10 +101,14 @@ function outline(context, view, grid, bit, colour) {
   }
 }
 
+function textOn(colour) {
+  const [red, green, blue] = [1, 3, 5].map((at) => parseInt(colour.slice(at, at + 2), 16));
+  return 0.3 * red + 0.59 * green + 0.11 * blue > 140 ? "#0f172a" : "#ffffff";
+}
+
 // Where cells are large enough, each active one names its owner.
 function nameOwners(context, view, grid) {
   if (grid.pitch < NAMED_PITCH) return;
-  context.fillStyle = "#ffffff";
   const size = Math.max(11, Math.min(15, Math.round(grid.pitch / 5)));
   context.font = `${size}px ui-monospace, monospace`;
   context.textAlign = "center";
@@ -114,6 +118,7 @@ function nameOwners(context, view, grid) {
     const x = GUTTER + (block % grid.columns) * grid.pitch;
     const y = Math.floor(block / grid.columns) * grid.pitch;
     context.globalAlpha = view.anyLit && !(view.flags[block] & LIT) ? 0.3 : 1;
+    context.fillStyle = textOn(view.palette[view.classes[block]].colour);
     const half = (grid.pitch - grid.gap) / 2;
     context.fillText(String(view.owner[block]), x + half, y + half, grid.pitch - grid.gap - 2);
   }

@@ -116,7 +116,7 @@ def map_page(browser, large_map):
     page.goto(f"{large_map.address}/block-map")
     page.wait_for_selector("canvas[data-painted]", timeout=30_000)
     page.get_by_text("Live", exact=True).click()  # stand still: nothing else paints
-    page.wait_for_timeout(300)
+    page.wait_for_selector('[data-testid="stCheckbox"] input:not(:checked)', state="attached")
     yield page
     page.close()
 

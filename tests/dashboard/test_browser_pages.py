@@ -2,6 +2,7 @@
 
 import re
 import sys
+import time
 from urllib.parse import urlsplit
 
 import pytest
@@ -24,6 +25,13 @@ def opened(browser, address, path="", **options):
     return page
 
 
+def appears(locator) -> bool:
+    end = time.monotonic() + 6
+    while not locator.count() and time.monotonic() < end:
+        locator.page.wait_for_timeout(50)
+    return locator.count() > 0
+
+
 def outside(urls):
     return [
         url
@@ -42,7 +50,7 @@ def test_no_page_asks_any_host_but_its_own_nor_renders_recorded_markup(
     if path == "block-map":
         page.get_by_text("tenant", exact=True).click()
         page.get_by_text("<img src=").first.wait_for()
-    page.wait_for_timeout(500)
+    page.wait_for_load_state("networkidle")
 
     assert len(page.asked) > 5
     assert outside(page.asked) == []
@@ -185,13 +193,14 @@ def test_the_menu_begins_where_the_content_begins_and_control_labels_stand_on_on
 def test_a_paused_page_stands_still(browser, fake_dashboard):
     page = opened(browser, fake_dashboard(num_blocks=512))
     page.get_by_text("Live", exact=True).click()
-    page.wait_for_timeout(1000)
     line = page.get_by_text(re.compile("Drawn from"))
-    told = line.inner_text()
 
-    page.wait_for_timeout(3500)
+    def stands_still() -> bool:  # for longer than one refresh takes to come
+        told = line.inner_text()
+        page.wait_for_timeout(3500)
+        return line.inner_text() == told
 
-    assert line.inner_text() == told
+    assert any(stands_still() for _ in range(3))  # what was on its way may still arrive
     page.close()
 
 
@@ -199,12 +208,14 @@ def test_a_row_that_is_clicked_opens_that_request(browser, fake_dashboard):
     page = opened(browser, fake_dashboard(num_blocks=512), "requests")
     table = page.get_by_test_id("stDataFrame")
     page.wait_for_selector('[data-testid="stDataFrame"] canvas')
-    page.wait_for_timeout(500)
-    box = table.bounding_box()
 
-    page.mouse.click(box["x"] + 17, box["y"] + 35 * 3 + 17)  # the third row: sequence 158
+    def click() -> bool:  # again, should the table have been drawn anew at that very moment
+        box = table.bounding_box()
+        page.mouse.click(box["x"] + 17, box["y"] + 35 * 3 + 17)  # the third row: sequence 158
+        return appears(page.get_by_text("Sequence 158"))
 
-    page.get_by_text("Sequence 158").first.wait_for()
+    assert any(click() for _ in range(5))
+
     page.get_by_text("Waited for").wait_for()
     page.close()
 

@@ -120,6 +120,16 @@ def test_the_engine_answers_a_completion(stack):
     assert answer.json()["usage"]["completion_tokens"] == 4
 
 
+def test_the_request_that_the_page_shows_is_answered_by_the_engine_that_starts_by_default(stack):
+    page = (ROOT / "docs/compose.md").read_text()
+    body = json.loads(re.search(r"-d '({.*})'", page)[1])
+
+    url = f"http://127.0.0.1:{stack.ports['8000']}/v1/completions"
+    answer = httpx.post(url, json=body, timeout=60)
+
+    assert answer.status_code == 200, answer.text
+
+
 def test_the_agent_follows_the_engine_through_the_shared_journal(stack):
     url = f"http://127.0.0.1:{stack.ports['9464']}"
 
