@@ -312,17 +312,17 @@ def tenant_sums(seconds: list[Sums], grid: Grid, effects: BlockEffects, before: 
     present = np.flatnonzero(before + np.bincount(tenant, minlength=TENANT_SLOTS))
     if not len(present):
         return
-    rank = np.searchsorted(present, tenant)
-    second = grid.index[flips.record]
-    place = second * len(present) + rank
-    sign = np.where(flips.starts, 1, -1)
+    rank_of = np.zeros(TENANT_SLOTS, np.int64)
+    rank_of[present] = np.arange(len(present))
     shape = (len(grid), len(present))
-    ends = grid.ends()
     size = shape[0] * shape[1]
+    place = rank_of.take(tenant)
+    place += (grid.index * len(present)).take(flips.record)
+    sign = flips.starts * 2.0 - 1.0
     change = np.bincount(place, weights=sign, minlength=size).reshape(shape)
-    within = np.bincount(
-        place, weights=sign * (ends[second] - grid.t_ns[flips.record]), minlength=size
-    ).reshape(shape)
+    ends = grid.ends()
+    sign *= (ends[grid.index] - grid.t_ns).astype(np.float64).take(flips.record)
+    within = np.bincount(place, weights=sign, minlength=size).reshape(shape)
     at_end = before[present] + np.cumsum(change, axis=0)
     at_start = np.vstack([before[present][None], at_end[:-1]])
     lengths = np.diff(ends, prepend=grid.before_ns)
