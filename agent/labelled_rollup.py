@@ -49,14 +49,14 @@ class LabelledRollups:
             self._changed[tier, start] = self.open[tier]
 
     def take(
-        self, name_of: Callable[[int], str], *, coarse: bool = True
+        self, name_of: Callable[[int], str], up_to: int = TIERS[-1]
     ) -> tuple[LabelledRow, ...]:
-        """Return every row that changed and was not taken yet; without `coarse`, of seconds only.
+        """Return every changed row not taken yet, of the tiers up to one.
 
         Args:
             name_of: Names a tenant.
         """
-        changed, self._changed = of_tiers(self._changed, coarse=coarse)
+        changed, self._changed = of_tiers(self._changed, up_to)
         return tuple(
             LabelledRow(
                 tier, start, family, label if isinstance(label, str) else name_of(label), value

@@ -1,7 +1,7 @@
 """Latency histograms of every tier, kept sparse: one line for each bucket that holds something."""
 
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import pairwise, zip_longest
 from typing import Final
 
 import numpy as np
@@ -144,7 +144,10 @@ class LatencyRollups:
     open: dict[int, Sparse] = field(default_factory=lambda: dict.fromkeys(TIERS, _empty()))
     totals: list[Histogram] = field(default_factory=lambda: [Histogram() for _ in LATENCIES])
     _changed: dict[int, list[Sparse]] = field(default_factory=dict)
-    _waiting: list[Sparse] = field(default_factory=list)  # what coarse tiers have not taken in
+    # For each tier but the first, histograms of the finer one that it has not taken in.
+    _waiting: dict[int, list[Sparse]] = field(
+        default_factory=lambda: {tier: [] for tier in TIERS[1:]}
+    )
 
     def add(self, samples: Samples) -> None:
         """Add durations; none may belong before an interval that was closed already."""
@@ -153,15 +156,19 @@ class LatencyRollups:
             return
         self._add_to_totals(table)
         self._add_to_tier(TIERS[0], table)
-        self._waiting.append(table)
+        self._waiting[TIERS[1]].append(table)
 
-    def merge_waiting(self) -> None:
-        """Let the coarse tiers take in what was added since the last time."""
-        parts, self._waiting = self._waiting, []
-        for tier in TIERS[1:] if parts else ():
-            share = _regroup(parts, wall_offset_ns=self.wall_offset_ns, tier=tier)
+    def merge_waiting(self, up_to: int = TIERS[-1]) -> None:
+        """Let the tiers up to one take in what was added since the last time."""
+        for tier, coarser in zip_longest(TIERS[1:], TIERS[2:]):
+            waiting = self._waiting[tier]
+            if tier > up_to or not waiting:
+                continue
+            share = _regroup(waiting, wall_offset_ns=self.wall_offset_ns, tier=tier)
+            waiting.clear()
             self._add_to_tier(tier, share)
-            parts = [share]
+            if coarser:
+                self._waiting[coarser].append(share)
 
     def _add_to_totals(self, table: Sparse) -> None:
         edges = [*table.head.tolist(), len(table.bucket)]
@@ -180,10 +187,9 @@ class LatencyRollups:
         self.open[tier] = _only(merged, int(merged.start[-1]))
         self._changed.setdefault(tier, []).append(merged)
 
-    def take(self, *, coarse: bool = True) -> tuple[LatencyRow, ...]:
-        """Return every changed row not taken yet; without `coarse`, those of seconds only."""
-        if coarse:
-            self.merge_waiting()
+    def take(self, up_to: int = TIERS[-1]) -> tuple[LatencyRow, ...]:
+        """Return every changed row not taken yet, of the tiers up to one."""
+        self.merge_waiting(up_to)
         changed, self._changed = self._changed, {}
         rows: dict[tuple[int, int, str], LatencyRow] = {}
         for tier, tables in changed.items():

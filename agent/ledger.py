@@ -37,6 +37,7 @@ from agent.ledger_delta import (
 from agent.ledger_state import decode_state, encode_map_of, encode_state
 from agent.live_ledger import live_state
 from agent.request_state import RequestState, RowMaker
+from agent.rollup_metrics import TIERS
 from kvpulse.errors import KeyframeDamagedError
 from kvpulse.events import MAX_KINDS, Kind
 from kvpulse.keyframe_decoder import decode_keyframe_arrays
@@ -70,7 +71,7 @@ class Ledger:
         self._snapshot_due = True
         self._recent: list[Any] = []
         self._closing = False
-        self._coarse_at = (-1, -1)  # second and record at the last take
+        self._taken_at = (-1, -1)  # engine time and record of the last take
 
     @classmethod
     def resume(cls, snapshot: Snapshot) -> Self:
@@ -167,12 +168,13 @@ class Ledger:
         core = self.core
         snapshot_due = self._is_snapshot_due()
         settles = snapshot_due or self._closing or core.t_ns - self._settled_ns >= SECOND_NS
-        coarse = self._is_coarse_due() or snapshot_due or self._closing
+        up_to = TIERS[-1] if snapshot_due or self._closing else self._coarsest_due()
+        self._taken_at = (core.t_ns, self.seq)
         core.flush_lost()
         if settles:
             self._settle()
         leaks = self._look_for_leaks() if settles else []
-        requests = self._request_rows(changed_live=coarse)
+        requests = self._request_rows(changed_live=up_to > TIERS[0])
         self._check_laws(settled=settles)
         if settles:
             core.owners.recycle()
@@ -181,9 +183,9 @@ class Ledger:
             t_ns=core.t_ns,
             wall_offset_ns=core.wall_offset_ns,
             chunks=self._chunks.take(),
-            rollups=core.rollups.take(coarse=coarse),
-            latencies=core.latencies.take(coarse=coarse),
-            labelled=core.labelled.take(core.tenant_label, coarse=coarse),
+            rollups=core.rollups.take(up_to),
+            latencies=core.latencies.take(up_to),
+            labelled=core.labelled.take(core.tenant_label, up_to),
             requests=requests,
             gaps=tuple(self._gaps),
             audits=self._audits(),
@@ -206,17 +208,25 @@ class Ledger:
             core.t_ns - self._snapshot_ns >= SNAPSHOT_NS or events >= SNAPSHOT_EVENTS
         )
 
-    def _is_coarse_due(self) -> bool:
-        """Say whether rows of coarse tiers are handed out: in a take that enters a new second.
+    def _coarsest_due(self) -> int:
+        """Return up to which tier rows are handed out: where an interval of the finer one begins.
 
         So what is held back belongs to open intervals alone, which replay restores. A take without
-        news hands it out.
+        news, or one that tells of a gap, hands out everything.
         """
-        core = self.core
-        second = interval_start(core.t_ns, wall_offset_ns=core.wall_offset_ns, tier_seconds=1)
-        now = (second, self.seq)
-        (before, seq), self._coarse_at = self._coarse_at, now
-        return before != second or seq == self.seq or bool(self._gaps)
+        t_ns, seq = self._taken_at
+        if seq == self.seq or self._gaps:
+            return TIERS[-1]
+        due = TIERS[0]
+        for tier, coarser in pairwise(TIERS):
+            before, now = (
+                interval_start(at, wall_offset_ns=self.core.wall_offset_ns, tier_seconds=tier)
+                for at in (t_ns, self.core.t_ns)
+            )
+            if before == now:
+                break
+            due = coarser
+        return due
 
     def _settle(self) -> None:
         core = self.core

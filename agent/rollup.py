@@ -5,6 +5,7 @@ The newest interval of each tier stays open: carried on, and handed out again wh
 """
 
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from typing import Final, TypeVar
 
 import numpy as np
@@ -50,13 +51,13 @@ def merge_rows(rows: Ints, heads: Ints) -> Ints:
 
 
 def of_tiers(
-    changed: dict[tuple[int, int], T], *, coarse: bool
+    changed: dict[tuple[int, int], T], up_to: int
 ) -> tuple[dict[tuple[int, int], T], dict[tuple[int, int], T]]:
     """Split changes by (tier, start) into what to hand out now and what to hold back."""
-    if coarse:
+    if up_to == TIERS[-1]:
         return changed, {}
-    now = {key: value for key, value in changed.items() if key[0] == TIERS[0]}
-    return now, {key: value for key, value in changed.items() if key[0] != TIERS[0]}
+    now = {key: value for key, value in changed.items() if key[0] <= up_to}
+    return now, {key: value for key, value in changed.items() if key[0] > up_to}
 
 
 def open_only(
@@ -74,24 +75,29 @@ class Rollups:
     open_start: dict[int, int] = field(default_factory=dict)
     open_row: dict[int, Ints] = field(default_factory=dict)
     _changed: dict[tuple[int, int], Ints] = field(default_factory=dict)
-    _waiting: list[tuple[Ints, Ints]] = field(default_factory=list)  # for the coarse tiers
+    # For each tier, rows of the finer one that it has not taken in.
+    _waiting: dict[int, list[tuple[Ints, Ints]]] = field(
+        default_factory=lambda: {tier: [] for tier in TIERS}
+    )
 
     def add(self, starts: Ints, rows: Ints) -> None:
         """Add seconds: their starts, ascending, and one row for each."""
-        new_starts, new = self._group(TIERS[0], starts, rows)
-        self._add_to_tier(TIERS[0], new_starts, new)
-        self._waiting.append((new_starts, new))
+        self._waiting[TIERS[0]].append((starts, rows))
+        self.merge_waiting(TIERS[0])
 
-    def merge_waiting(self) -> None:
-        """Let the coarse tiers take in what was added since the last time."""
-        if not self._waiting:
-            return
-        starts = np.concatenate([starts for starts, _ in self._waiting])
-        rows = np.concatenate([rows for _, rows in self._waiting])
-        self._waiting = []
-        for tier in TIERS[1:]:
+    def merge_waiting(self, up_to: int = TIERS[-1]) -> None:
+        """Let the tiers up to one take in what was added since the last time."""
+        for tier, coarser in zip_longest(TIERS, TIERS[1:]):
+            waiting = self._waiting[tier]
+            if tier > up_to or not waiting:
+                continue
+            starts = np.concatenate([starts for starts, _ in waiting])
+            rows = np.concatenate([rows for _, rows in waiting])
+            waiting.clear()
             starts, rows = self._group(tier, starts, rows)
             self._add_to_tier(tier, starts, rows)
+            if coarser:
+                self._waiting[coarser].append((starts, rows))
 
     def _group(self, tier: int, starts: Ints, rows: Ints) -> tuple[Ints, Ints]:
         """Merge rows that fall into the same interval of a tier."""
@@ -109,11 +115,10 @@ class Rollups:
             self._changed[tier, start] = row
         self.open_start[tier], self.open_row[tier] = int(starts[-1]), totals[-1].copy()
 
-    def take(self, *, coarse: bool = True) -> tuple[RollupRow, ...]:
-        """Return every changed row not taken yet; without `coarse`, those of seconds only."""
-        if coarse:
-            self.merge_waiting()
-        changed, self._changed = of_tiers(self._changed, coarse=coarse)
+    def take(self, up_to: int = TIERS[-1]) -> tuple[RollupRow, ...]:
+        """Return every changed row not taken yet, of the tiers up to one."""
+        self.merge_waiting(up_to)
+        changed, self._changed = of_tiers(self._changed, up_to)
         return tuple(
             RollupRow(tier, start, tuple(None if v == NULL else v for v in row.tolist()))
             for (tier, start), row in changed.items()
