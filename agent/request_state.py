@@ -15,6 +15,16 @@ WAITING_STATES: Final = frozenset({"waiting", "preempted", "swapped"})
 _CAUSES_OF: Final = {
     cls: tuple(int(c) for c, its in WAIT_CLASSES.items() if its is cls) for cls in WaitClass
 }
+_CLASS_ORDER: Final = (
+    WaitClass.POOL,
+    WaitClass.SCHEDULER,
+    WaitClass.QUOTA,
+    WaitClass.TRANSFER,
+)
+_CLASS_PLACE: Final = tuple(
+    _CLASS_ORDER.index(WAIT_CLASSES[WaitCause(c)]) if c in set(WaitCause) else 0
+    for c in range(NUM_CAUSES)
+)
 
 
 @dataclass(slots=True)
@@ -120,7 +130,7 @@ class RowMaker:
         peak = int(self.owners.peak[slot]) if slot is not None else 0
         sharing = self._sharing(state, slot)
         waits = None if state.waits_unknown else state.waits_at(self.t_ns)
-        classes = _class_columns(state, waits)
+        classes = _class_columns(waits)
         first_block = int(self.owners.first_block_ns[slot]) if slot is not None else 0
         return RequestRow(
             owner=state.owner,
@@ -203,8 +213,11 @@ def _by_label(waits: list[int] | None) -> dict[str, int] | None:
     return {CAUSE_LABELS[cause]: ns for cause, ns in enumerate(waits) if ns}
 
 
-def _class_columns(state: RequestState, waits: list[int] | None) -> tuple[int | None, ...]:
-    order = (WaitClass.POOL, WaitClass.SCHEDULER, WaitClass.QUOTA, WaitClass.TRANSFER)
+def _class_columns(waits: list[int] | None) -> tuple[int | None, ...]:
+    """Return pool, scheduler, quota and transfer waits."""
     if waits is None:
-        return (None,) * len(order)
-    return tuple(state.class_ns(waits, wait_class) for wait_class in order)
+        return (None,) * len(_CLASS_ORDER)
+    columns = [0] * len(_CLASS_ORDER)
+    for place, waited in zip(_CLASS_PLACE, waits, strict=True):
+        columns[place] += waited
+    return tuple(columns)

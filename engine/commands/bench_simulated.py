@@ -38,8 +38,8 @@ def measure(*, rounds: int = ROUNDS) -> dict[str, float]:
     with tempfile.TemporaryDirectory(dir=folder) as journal:
         for batch in BATCHES:
             recorded_us, bare_us = _step_us(Path(journal), batch, rounds=rounds)
-            figures[f"record_us_per_step_{batch}"] = recorded_us - bare_us
-            figures["sequence_steps_per_cpu_second"] = batch / recorded_us * 1e6
+            figures[f"record_us_per_step_{batch}"] = round(recorded_us - bare_us, 2)
+            figures["sequence_steps_per_cpu_second"] = round(batch / recorded_us * 1e6, 1)
     return figures
 
 
