@@ -156,6 +156,26 @@ def test_a_wait_shows_in_the_second_in_which_it_passes_while_it_lasts(engine):
     assert stored.requests[sequence.owner].wait_ns == {"pool": 3 * SECOND}
 
 
+def test_waits_stated_at_one_moment_are_told_apart(engine):
+    first, second = engine.arrive(), engine.arrive()
+    engine.clock.now_ns += 10 * MS
+    engine.wait(first, int(WaitCause.POOL))
+    engine.wait(second, int(WaitCause.POOL_BEHIND))
+    engine.wait(second, int(WaitCause.TOKEN_BUDGET))
+    engine.clock.now_ns += 20 * MS
+    engine.wait(second, int(WaitCause.BATCH_SLOTS))
+    engine.admit(first)
+    later(engine, 30 * MS)
+
+    ledger, stored = read(engine)
+
+    assert stored.requests[first.owner].wait_ns == {"engine_busy": 10 * MS, "pool": 20 * MS}
+    waits = {"engine_busy": 10 * MS, "token_budget": 20 * MS, "batch_slots": 30 * MS}
+    assert stored.requests[second.owner].wait_ns == waits
+    assert ledger.live().waits["batch_slots"].num_waiting == 1
+    assert sum(wait.num_waiting for wait in ledger.live().waits.values()) == 1
+
+
 def test_waits_after_a_preemption_are_kept_apart(engine):
     sequence = engine.arrive()
     engine.clock.now_ns += 30 * MS
