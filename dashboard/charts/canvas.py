@@ -36,7 +36,6 @@ def time_chart(
         uirevision=revision,
         paper_bgcolor="rgba(0,0,0,0)",
         plot_bgcolor="rgba(0,0,0,0)",
-        transition={"duration": 0},
         bargap=0.08,
     )
     figure.update_xaxes(

@@ -57,7 +57,6 @@ def timeline_chart(timeline: Timeline, *, revision: str) -> Any:
         uirevision=revision,
         paper_bgcolor="rgba(0,0,0,0)",
         plot_bgcolor="rgba(0,0,0,0)",
-        transition={"duration": 0},
     )
     figure.update_xaxes(type="date", showgrid=True, nticks=6, tickangle=0)
     figure.update_yaxes(visible=False, range=[-0.4, 0.8])

@@ -119,3 +119,13 @@ def test_thirty_days_of_a_pool_are_at_most_two_thousand_points_and_a_megabyte():
 
     assert max(len(trace.x) for trace in figure.data) <= 2000
     assert len(json.dumps(figure.to_dict(), default=lambda a: a.astype(str).tolist())) < 1_000_000
+
+
+@pytest.mark.parametrize("name", CHARTS)
+def test_no_time_chart_asks_for_a_transition(name):
+    draw, names = CHARTS[name]
+
+    figure = draw(curves(names), window=WINDOW, marks=NO_MARKS, revision="1")
+
+    # With one, even of no length, the library draws the new data on an axis of the year 2000 first.
+    assert figure.layout.transition.duration is None
