@@ -9,10 +9,18 @@ from agent.ledger_delta import LabelledRow
 from agent.rollup import of_tiers, open_only
 from agent.rollup_metrics import LABELLED, TIERS
 
+TENANT_SLOTS: Final = 256  # tenants told apart; the last stands for all beyond
+OTHER_TENANTS: Final = "(other tenants)"
+
 Sums = dict[tuple[str, str | int], int]  # (family, label or tenant id) → value
 
 _GAUGES: Final = frozenset(family.name for family in LABELLED if family.is_gauge)
 _FINEST: Final = {family.name: family.finest_tier for family in LABELLED}
+
+
+def tenant_key(tenant: int) -> str | int:
+    """Return what a tenant's values are kept under."""
+    return tenant if tenant < TENANT_SLOTS - 1 else OTHER_TENANTS
 
 
 def add_into(sums: Sums, more: Iterable[tuple[tuple[str, str | int], int]]) -> None:

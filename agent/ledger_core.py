@@ -15,7 +15,7 @@ from agent.block_ledger import BlockEffects, BlockLedger
 from agent.event_columns import EventColumns, Ints, kind_table
 from agent.intervals import Grid, interval_start
 from agent.keyframe_fold import adopt_blocks, adopt_owners, adopt_requests
-from agent.labelled_rollup import LabelledRollups, Sums
+from agent.labelled_rollup import TENANT_SLOTS, LabelledRollups, Sums, tenant_key
 from agent.latency_rollup import LatencyRollups
 from agent.leaks import LeakWatch, Suspect
 from agent.ledger_delta import LawFailure, RunShape
@@ -29,7 +29,6 @@ from kvpulse.keyframe_decoder import KeyframeArrays
 
 FIRST_COUNTER: Final = COLUMN_INDEX[COUNTERS[0]]
 MAX_FAILURES: Final = 100  # kept between two takes; all are counted
-TENANT_SLOTS: Final = 256  # tenants beyond share the last
 CHANGING_KINDS: Final = kind_table(set(Kind) - {Kind.HEARTBEAT, Kind.POOL, Kind.KEYFRAME})
 
 
@@ -329,7 +328,7 @@ def tenant_sums(seconds: list[Sums], grid: Grid, effects: BlockEffects, before: 
     block_ns = (at_start * lengths[:, None] + within).astype(np.int64)
     told = np.bincount(place, minlength=size).reshape(shape).astype(bool) | (at_start > 0)
     for second_idx, rank_idx in np.argwhere(told).tolist():
-        number, row = int(present[rank_idx]), seconds[second_idx]
+        number, row = tenant_key(int(present[rank_idx])), seconds[second_idx]
         row["tenant_active_blocks", number] = int(at_end[second_idx, rank_idx])
         if block_ns[second_idx, rank_idx]:
             row["tenant_block_ns", number] = int(block_ns[second_idx, rank_idx])

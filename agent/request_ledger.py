@@ -11,6 +11,7 @@ from typing import Final
 import numpy as np
 
 from agent.event_columns import EventColumns, Ints
+from agent.labelled_rollup import tenant_key
 from agent.ledger_delta import LawFailure
 from agent.loop_records import BUSY, LOOP_KINDS, WAIT, Act, acts_of, bursts_of, waits_of
 from agent.request_state import WAITING_STATES, RequestState, Tally, known
@@ -310,7 +311,7 @@ class RequestLedger:
         sums.count(COUNTER["cancelled"], int(cancelled))
         sums.count(COUNTER["recomputed_tokens"], state.recomputed_tokens)
         sums.label("finished", state.end_reason)
-        sums.label("tenant_tokens", state.tenant, state.prompt_tokens + output)
+        sums.label("tenant_tokens", tenant_key(state.tenant), state.prompt_tokens + output)
         if state.first_token_ns:
             decode = act.t_ns - state.first_token_ns
             sums.sample("decode", decode)
