@@ -2,6 +2,7 @@
 
 import os
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,27 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 os.environ.setdefault("TRITON_INTERPRET", "1")
 
 REQUIRED = {name for name in os.environ.get("KVPULSE_REQUIRE", "").split(",") if name}
+
+NEED_TORCH = (
+    "kernels/*",
+    "engine/test_gguf_file.py",
+    "engine/test_model_same_answers.py",
+    "engine/test_sampling_draws.py",
+    "engine/test_server_torch.py",
+    "engine/test_tokenizer_text.py",
+    "engine/test_torch_runner_steps.py",
+)
+LEAVE_OUT_TORCH = not REQUIRED and find_spec("torch") is None
+collect_ignore_glob = list(NEED_TORCH) if LEAVE_OUT_TORCH else []
+
+
+def pytest_terminal_summary(terminalreporter):
+    """Name the tests that were not even collected, and how to get them."""
+    if LEAVE_OUT_TORCH:
+        terminalreporter.write_line(
+            f"left out, because torch is not installed: {', '.join(NEED_TORCH)}; to run them, "
+            "TORCH_INDEX=<address of PyTorch's CPU wheel index> make test"
+        )
 
 
 @pytest.hookimpl(wrapper=True)
