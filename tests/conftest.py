@@ -15,6 +15,7 @@ REQUIRED = {name for name in os.environ.get("KVPULSE_REQUIRE", "").split(",") if
 NEED_TORCH = (
     "kernels/*",
     "engine/test_gguf_file.py",
+    "engine/test_model_bench.py",
     "engine/test_model_same_answers.py",
     "engine/test_sampling_draws.py",
     "engine/test_server_torch.py",
