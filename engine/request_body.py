@@ -1,6 +1,9 @@
 """Read a request's JSON body within bounds, and notice when its client leaves."""
 
+import asyncio
 import json
+from collections.abc import AsyncIterator
+from contextlib import suppress
 from typing import Final
 
 from starlette.requests import ClientDisconnect, Request
@@ -10,6 +13,10 @@ from engine.openai_errors import ApiError, InvalidFieldError
 from engine.openai_fields import json_type
 
 MAX_BODY_BYTES: Final = 4 << 20
+# How much of a refused body is still read, and for how long: a client cut off while it sends
+# sees a reset connection and never the refusal.
+MAX_DISCARDED_BYTES: Final = 16 << 20
+MAX_DISCARD_SECONDS: Final = 2.0
 
 
 async def read_json_object(request: Request) -> dict[str, object]:
@@ -32,17 +39,31 @@ async def read_json_object(request: Request) -> dict[str, object]:
 
 async def _read(request: Request) -> bytes:
     declared = request.headers.get("content-length", "")
-    if declared.isdigit() and int(declared) > MAX_BODY_BYTES:
-        raise _too_large()
     body = bytearray()
+    chunks = request.stream()
     try:
-        async for chunk in request.stream():
+        if declared.isdigit() and int(declared) > MAX_BODY_BYTES:
+            await _discard(chunks)
+            raise _too_large()
+        async for chunk in chunks:
             body += chunk
             if len(body) > MAX_BODY_BYTES:
+                await _discard(chunks)
                 raise _too_large()
     except ClientDisconnect:
         raise InvalidFieldError("The client left before its request was whole.") from None
     return bytes(body)
+
+
+async def _discard(chunks: AsyncIterator[bytes]) -> None:
+    """Read on without keeping anything, within bounds."""
+    num_bytes = 0
+    with suppress(TimeoutError):
+        async with asyncio.timeout(MAX_DISCARD_SECONDS):
+            async for chunk in chunks:
+                num_bytes += len(chunk)
+                if num_bytes > MAX_DISCARDED_BYTES:
+                    return
 
 
 def _too_large() -> ApiError:

@@ -50,7 +50,7 @@ def test_a_journal_without_streams_cannot_be_measured(tmp_path, capsys):
 
 @pytest.mark.slow
 def test_the_seeded_workload_is_recorded_and_measured(capsys):
-    code = main(["--seconds", "20", "--json"])
+    code = main(["--trace", "workload", "--seconds", "20", "--json"])
 
     figures = json.loads(capsys.readouterr().out)
     assert (code, figures["differences"], figures["audits_failed"]) == (0, [], 0)
