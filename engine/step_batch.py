@@ -132,10 +132,10 @@ def pack_step(
 
 def _group_key(sequence: RunnableSequence, num_new: int, block_size: int) -> tuple[bool, int]:
     num_blocks = -(-(sequence.num_computed_tokens + num_new) // block_size)
-    return (_is_chunk(sequence.num_computed_tokens, num_new), num_blocks)
+    return (_is_chunk(num_new), num_blocks)
 
 
-def _is_chunk(num_computed: int, num_new: int) -> bool:
+def _is_chunk(num_new: int) -> bool:
     # A one-token prompt has no context to gather, yet decodes like any other: it sees itself.
     return num_new != 1
 
