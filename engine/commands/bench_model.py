@@ -91,9 +91,9 @@ def run(*, model: str, num_threads: int, repeats: int, seed: int) -> Throughput:
 
 
 def _load(model: str) -> ModelRunner:
-    from engine.model_files import find_model
-    from engine.random_model import RANDOM_CONFIG, random_weights
-    from engine.torch_runner import TorchRunner
+    from engine.model.model_files import find_model
+    from engine.model.random_model import RANDOM_CONFIG, random_weights
+    from engine.model.torch_runner import TorchRunner
 
     num_blocks = NUM_PROMPTS * (PROMPT_TOKENS + OUTPUT_TOKENS) // BLOCK_SIZE
     if model == "random":

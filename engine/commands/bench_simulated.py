@@ -17,7 +17,7 @@ from engine.errors import AccountError
 from engine.open_engine import JournalSettings, open_engine
 from engine.request import Request, SimulatedContent
 from engine.sampling_params import SamplingParams
-from engine.simulated_runner import SimulatedRunner
+from engine.simulation.simulated_runner import SimulatedRunner
 
 BATCHES: Final = (16, 64)
 STEPS: Final = 100

@@ -9,11 +9,11 @@ from typing import Final
 
 from engine.commands.replay_options import WORKLOAD, ReplayOptions, parse_options
 from engine.errors import EngineError
-from engine.simulation import Progress
-from engine.trace import read_trace
-from engine.trace_recording import RecordedTrace, record_trace
-from engine.trace_requests import RequestMaker, TimedRequest
-from engine.workload import WorkloadShape, make_workload
+from engine.simulation.simulated_run import Progress
+from engine.simulation.trace import read_trace
+from engine.simulation.trace_recording import RecordedTrace, record_trace
+from engine.simulation.trace_requests import RequestMaker, TimedRequest
+from engine.simulation.workload import WorkloadShape, make_workload
 from kvpulse.errors import KvpulseError
 
 EXIT_GOOD: Final = 0

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from engine.option_types import positive, positive_duration
-from engine.trace_recording import TRACE_CONFIG, TraceRun
+from engine.simulation.trace_recording import TRACE_CONFIG, TraceRun
 from kvpulse.paths import journal_dir
 
 MIB: Final = 2**20

@@ -11,12 +11,12 @@ import time
 from typing import Final
 
 from engine.errors import EngineError
-from engine.listening import Listener, bind_exactly, bind_next_free
-from engine.loaded_model import TorchMissingError, load_model
-from engine.model_files import ModelFileError
-from engine.serve_options import DEFAULT_PORT, ServeOptions, parse_options
-from engine.served import ServedEngine
-from engine.serving import Serving
+from engine.model.model_files import ModelFileError
+from engine.server.listening import Listener, bind_exactly, bind_next_free
+from engine.server.loaded_model import TorchMissingError, load_model
+from engine.server.serve_options import DEFAULT_PORT, ServeOptions, parse_options
+from engine.server.served import ServedEngine
+from engine.server.serving import Serving
 from kvpulse.errors import KvpulseError
 from kvpulse.identity import KeyedHashes, load_or_create_key
 from kvpulse.paths import journal_dir, key_path, store_path

@@ -10,8 +10,8 @@ import time
 from pathlib import Path
 
 from engine.config import EngineConfig
-from engine.trace_recording import TraceRun, record_trace
-from engine.workload import WorkloadShape, make_workload
+from engine.simulation.trace_recording import TraceRun, record_trace
+from engine.simulation.workload import WorkloadShape, make_workload
 
 CONFIG = EngineConfig(
     engine="sim-a",

@@ -16,9 +16,9 @@ from agent.reads import Reads, open_reads
 from engine.clock import VirtualClock
 from engine.config import EngineConfig
 from engine.open_engine import JournalSettings, open_engine
-from engine.simulated_runner import SimulatedRunner
-from engine.simulation import Simulation
-from engine.workload import WorkloadShape, make_workload
+from engine.simulation.simulated_run import Simulation
+from engine.simulation.simulated_runner import SimulatedRunner
+from engine.simulation.workload import WorkloadShape, make_workload
 from tests.end_to_end.factories_board import (
     QUANTILES,
     Facts,

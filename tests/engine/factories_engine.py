@@ -2,11 +2,11 @@
 
 from engine.clock import VirtualClock
 from engine.config import EngineConfig
-from engine.cost_model import CostModel
 from engine.engine_loop import Engine
 from engine.request import Request, SimulatedContent
 from engine.sampling_params import SamplingParams
-from engine.simulated_runner import SimulatedRunner
+from engine.simulation.cost_model import CostModel
+from engine.simulation.simulated_runner import SimulatedRunner
 
 COST = CostModel(base_ns=10_000_000)
 

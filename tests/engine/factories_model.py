@@ -12,16 +12,16 @@ from engine.block_table import blocks_for
 from engine.clock import SystemClock
 from engine.config import EngineConfig
 from engine.engine_loop import Engine
-from engine.gguf_file import GgufFile
-from engine.llama_gguf import read_config, read_weights
-from engine.model_files import ModelNotFoundError, find_model
-from engine.random_model import RANDOM_CONFIG, random_weights
+from engine.model.gguf_file import GgufFile
+from engine.model.llama_gguf import read_config, read_weights
+from engine.model.model_files import ModelNotFoundError, find_model
+from engine.model.random_model import RANDOM_CONFIG, random_weights
+from engine.model.tokenizer import GgufTokenizer
+from engine.model.torch_runner import TorchRunner
 from engine.request import Request
 from engine.runner import NO_TOKEN, StepPlan
 from engine.sampling_params import SamplingParams
 from engine.sequence import Sequence
-from engine.tokenizer import GgufTokenizer
-from engine.torch_runner import TorchRunner
 
 # More threads than free cores make torch's OpenMP spin for seconds.
 torch.set_num_threads(1)

@@ -11,12 +11,12 @@ from time import monotonic_ns
 import httpx
 import openai
 
-from engine.engine_thread import EngineThread
-from engine.listening import Listener, bind_exactly
-from engine.loaded_model import LoadedModel, load_model
-from engine.serve_options import ServeOptions, parse_options
-from engine.served import ServedEngine
-from engine.serving import Serving
+from engine.server.engine_thread import EngineThread
+from engine.server.listening import Listener, bind_exactly
+from engine.server.loaded_model import LoadedModel, load_model
+from engine.server.serve_options import ServeOptions, parse_options
+from engine.server.served import ServedEngine
+from engine.server.serving import Serving
 from kvpulse.identity import KeyedHashes
 from tests.waiting import wait_until
 

@@ -14,7 +14,7 @@ from engine.demo.processes import Child, ChildFailedError, wait_for
 from engine.demo.status_line import describe, lost_events
 from engine.demo.summary import in_words, summarize
 from engine.demo.workload import REAL_SHAPE, SIMULATED_SHAPE, Prompts
-from engine.listening import bind_exactly
+from engine.server.listening import bind_exactly
 from tests.engine.factories_server import running_server
 from tests.waiting import wait_until
 

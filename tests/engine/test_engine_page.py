@@ -7,7 +7,7 @@ from engine.clock import VirtualClock
 from engine.config import EngineConfig
 from engine.open_engine import JournalSettings, open_engine
 from engine.request import Request, SimulatedContent
-from engine.simulated_runner import SimulatedRunner
+from engine.simulation.simulated_runner import SimulatedRunner
 from tests.engine.factories_ledger import PlainLedger
 
 PAGE = Path(__file__).parents[2] / "docs" / "engine.md"

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.gguf_file import GgufError, GgufFile, dequantise
+from engine.model.gguf_file import GgufError, GgufFile, dequantise
 from tests.engine.factories_gguf import (
     ARRAY,
     FLOAT32,

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from engine import model_files
-from engine.model_files import (
+from engine.model import model_files
+from engine.model.model_files import (
     SMOLLM2,
     ModelFileError,
     ModelNotFoundError,

@@ -7,10 +7,10 @@ import pytest
 from engine.clock import VirtualClock
 from engine.config import EngineConfig
 from engine.open_engine import JournalSettings, open_engine
-from engine.simulated_runner import SimulatedRunner
-from engine.simulation import Simulation
-from engine.trace_recording import TRACE_CONFIG, TraceRun, record_trace
-from engine.workload import WorkloadShape, make_workload
+from engine.simulation.simulated_run import Simulation
+from engine.simulation.simulated_runner import SimulatedRunner
+from engine.simulation.trace_recording import TRACE_CONFIG, TraceRun, record_trace
+from engine.simulation.workload import WorkloadShape, make_workload
 from kvpulse.events import FinishReason, FreeOutcome, Kind, WaitCause
 from tests.engine.factories_engine import COST, make_request
 from tests.engine.factories_ledger import PlainLedger

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.sampling import sample, uniform
+from engine.model.sampling import sample, uniform
 from engine.sampling_params import SamplingParams
 
 LOGITS = torch.tensor([0.0, 3.0, 1.0, 2.0, -1.0])

@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from engine.commands.serve import main
-from engine.listening import bind_exactly
+from engine.server.listening import bind_exactly
 from tests.waiting import wait_until
 
 SIMULATED = ("--simulated", "--step-ms", "20", "--num-blocks", "64")

@@ -7,9 +7,9 @@ import openai
 import pytest
 
 from engine.commands import serve
-from engine.listening import bind_exactly
-from engine.loaded_model import load_model
 from engine.runner import StepPlan, StepResult
+from engine.server.listening import bind_exactly
+from engine.server.loaded_model import load_model
 from tests.engine.factories_server import running_server, serve_options
 from tests.waiting import wait_until
 

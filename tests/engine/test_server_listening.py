@@ -5,8 +5,8 @@ import socket
 
 import pytest
 
-from engine.http_guard import LOOPBACK_NAMES, HostGuard
-from engine.listening import AddressError, PortTakenError, bind_exactly, bind_next_free
+from engine.server.http_guard import LOOPBACK_NAMES, HostGuard
+from engine.server.listening import AddressError, PortTakenError, bind_exactly, bind_next_free
 
 
 def test_the_next_free_port_is_taken_when_one_is_in_use():

@@ -11,7 +11,7 @@ import httpx
 import openai
 import pytest
 
-from engine.request_body import MAX_BODY_BYTES
+from engine.server.request_body import MAX_BODY_BYTES
 from tests.engine.factories_server import RunningServer, running_server
 from tests.shared_files import shared_path
 from tests.waiting import wait_until

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from engine.openai_errors import ApiError, UnknownModelError, refusal
-from engine.openai_requests import parse_chat, parse_completion
+from engine.server.openai_errors import ApiError, UnknownModelError, refusal
+from engine.server.openai_requests import parse_chat, parse_completion
 from kvpulse.events import REJECT_RULES, RejectReason
 
 

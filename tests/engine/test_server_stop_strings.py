@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.stop_strings import StopStrings
+from engine.server.stop_strings import StopStrings
 
 
 def send(stops: tuple[str, ...], pieces: list[str]) -> str:

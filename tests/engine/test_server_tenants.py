@@ -1,6 +1,6 @@
 """Which tenant name is recorded for what a client calls itself."""
 
-from engine.tenant_aliases import MAX_UNKNOWN, OVERFLOW, TenantAliases
+from engine.server.tenant_aliases import MAX_UNKNOWN, OVERFLOW, TenantAliases
 from kvpulse.identity import KeyedHashes
 
 HASHES = KeyedHashes(b"k" * 32, {"acme-internal-7": "acme"})

@@ -9,7 +9,7 @@ import openai
 import pytest
 import torch
 
-from engine.model_files import ModelNotFoundError, find_model
+from engine.model.model_files import ModelNotFoundError, find_model
 from tests.engine.factories_server import RunningServer, running_server
 from tests.waiting import wait_until
 

@@ -9,13 +9,13 @@ from engine.block_hashers import SimulatedBlockHasher, TokenBlockHasher
 from engine.clock import SystemClock, VirtualClock
 from engine.commands import bench_pool, bench_simulated, replay
 from engine.config import EngineConfig
-from engine.cost_model import CostModel, CostNoise
 from engine.errors import ConfigError
 from engine.faults import NoFaults, fault_named
 from engine.request import Request
 from engine.sequence import Sequence
+from engine.simulation.cost_model import CostModel, CostNoise
+from engine.simulation.trace_recording import TraceRun
 from engine.tenants import TenantBook
-from engine.trace_recording import TraceRun
 from kvpulse.identity import KeyedHashes
 from tests.engine.factories_engine import make_engine, make_request, run_until_done
 

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from engine.chat_template import DEFAULT_SYSTEM, ChatTemplateError
-from engine.gguf_file import GgufError, GgufFile
-from engine.random_model import ByteTokenizer
-from engine.text_stream import TextStream
-from engine.tokenizer import GgufTokenizer
+from engine.model.chat_template import DEFAULT_SYSTEM, ChatTemplateError
+from engine.model.gguf_file import GgufError, GgufFile
+from engine.model.random_model import ByteTokenizer
+from engine.model.text_stream import TextStream
+from engine.model.tokenizer import GgufTokenizer
 from tests.engine.factories_gguf import ARRAY, INT32, STRING, UINT32, gguf_bytes
 from tests.engine.factories_model import smollm2_path, smollm2_tokenizer
 

@@ -4,12 +4,12 @@ import pytest
 import torch
 from torch.nn import functional
 
-from engine.attention import PagedAttention
-from engine.kv_tensors import KvShape, KvTensors
-from engine.llama import output_head
+from engine.model.attention import PagedAttention
+from engine.model.kv_tensors import KvShape, KvTensors
+from engine.model.llama import output_head
+from engine.model.step_batch import pack_step
 from engine.runner import NO_TOKEN, StepPlan
 from engine.sampling_params import SamplingParams
-from engine.step_batch import pack_step
 from kernels import reference
 from tests.engine.factories_model import random_model, run_step, runner_of, sequence_of
 

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.errors import ConfigError, TraceError
-from engine.trace import read_trace
-from engine.trace_requests import RequestMaker, block_hashes, spread_arrivals
-from engine.workload import WorkloadShape, make_workload
+from engine.simulation.trace import read_trace
+from engine.simulation.trace_requests import RequestMaker, block_hashes, spread_arrivals
+from engine.simulation.workload import WorkloadShape, make_workload
 from tests.shared_files import shared_path
 
 GOOD = {"timestamp": 3_000, "input_length": 1_000, "output_length": 7, "hash_ids": [0, 5]}

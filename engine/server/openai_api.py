@@ -9,24 +9,24 @@ from typing import Final
 from starlette.requests import Request as HttpRequest
 from starlette.responses import JSONResponse, Response
 
-from engine.chat_template import TemplateMessage
-from engine.engine_thread import EngineThread, LiveSequence
-from engine.event_stream import EventStreamResponse
-from engine.generation import ChoiceWriter, Generation, TextCodec
-from engine.openai_errors import ApiError, InvalidFieldError, UnknownModelError
-from engine.openai_replies import ReplyForm, reply_form
-from engine.openai_requests import (
+from engine.model.chat_template import TemplateMessage
+from engine.request import Request
+from engine.sampling_params import SamplingParams
+from engine.server.engine_thread import EngineThread, LiveSequence
+from engine.server.event_stream import EventStreamResponse
+from engine.server.generation import ChoiceWriter, Generation, TextCodec
+from engine.server.openai_errors import ApiError, InvalidFieldError, UnknownModelError
+from engine.server.openai_replies import ReplyForm, reply_form
+from engine.server.openai_requests import (
     COMPLETION_MAX_TOKENS,
     GenerationAsk,
     Prompt,
     parse_chat,
     parse_completion,
 )
-from engine.request import Request
-from engine.request_body import read_json_object, until_disconnected
-from engine.sampling_params import SamplingParams
-from engine.stop_strings import StopStrings
-from engine.tenant_aliases import TenantAliases
+from engine.server.request_body import read_json_object, until_disconnected
+from engine.server.stop_strings import StopStrings
+from engine.server.tenant_aliases import TenantAliases
 from kvpulse.identity import KeyedHashes
 
 MAX_TOKENS_KEPT: Final = 0xFFFF_FFFE  # what the journal can hold of an asked max_tokens

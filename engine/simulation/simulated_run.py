@@ -8,7 +8,7 @@ from typing import Final
 
 from engine.clock import VirtualClock
 from engine.engine_loop import Engine
-from engine.trace_requests import TimedRequest
+from engine.simulation.trace_requests import TimedRequest
 
 STUCK_NS: Final = 10_000_000  # how long to wait before a pass that ran nothing is tried again
 STEPS_BETWEEN_LOOKS: Final = 128

@@ -15,9 +15,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from engine.attention import PagedAttention
-from engine.kv_tensors import KvShape, KvTensors
-from engine.step_batch import StepBatch
+from engine.model.attention import PagedAttention
+from engine.model.kv_tensors import KvShape, KvTensors
+from engine.model.step_batch import StepBatch
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,8 @@ from typing import Final
 
 from engine.request import Request, SimulatedContent
 from engine.sampling_params import SamplingParams
-from engine.trace import Trace, TraceRow
-from engine.trace_requests import RequestMaker, TimedRequest
+from engine.simulation.trace import Trace, TraceRow
+from engine.simulation.trace_requests import RequestMaker, TimedRequest
 
 TOKENS_PER_ID: Final = 512
 SYSTEM_PROMPT_IDS: Final = 1

@@ -14,7 +14,7 @@ from engine.block_hashers import mix
 from engine.errors import ConfigError
 from engine.request import Request, SimulatedContent
 from engine.sampling_params import SamplingParams
-from engine.trace import Trace, TraceRow
+from engine.simulation.trace import Trace, TraceRow
 
 QUANTUM_NS: Final = 100_000_000  # times closer together than this are taken as they are
 

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from engine.openai_errors import InvalidFieldError
-from engine.openai_fields import Fields, json_type
+from engine.server.openai_errors import InvalidFieldError
+from engine.server.openai_fields import Fields, json_type
 
 MAX_STOP_STRINGS: Final = 16
 MAX_PROMPTS: Final = 64

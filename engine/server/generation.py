@@ -4,12 +4,12 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from typing import Protocol
 
-from engine.chat_template import TemplateMessage
-from engine.engine_thread import EngineThread, LiveSequence
-from engine.openai_errors import EngineFailedError, refusal
-from engine.openai_replies import Choice, Usage
+from engine.model.chat_template import TemplateMessage
 from engine.request import Request
-from engine.stop_strings import StopStrings
+from engine.server.engine_thread import EngineThread, LiveSequence
+from engine.server.openai_errors import EngineFailedError, refusal
+from engine.server.openai_replies import Choice, Usage
+from engine.server.stop_strings import StopStrings
 from engine.token_event import TokenEvent
 from kvpulse.events import FinishReason, RejectReason
 

@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor
 
-from engine.gguf_file import GgufError, GgufFile
-from engine.llama import LlamaConfig, LlamaLayer, LlamaWeights
+from engine.model.gguf_file import GgufError, GgufFile
+from engine.model.llama import LlamaConfig, LlamaLayer, LlamaWeights
 
 
 def read_config(file: GgufFile) -> LlamaConfig:

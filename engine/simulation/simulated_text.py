@@ -9,7 +9,7 @@ import re
 from hashlib import blake2b
 from typing import Final
 
-from engine.chat_template import TemplateMessage
+from engine.model.chat_template import TemplateMessage
 
 VOCAB_SIZE: Final = 49_152
 

@@ -5,14 +5,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from engine.clock import Clock, SystemClock, VirtualClock
-from engine.cost_model import CostModel
 from engine.errors import EngineError
-from engine.generation import TextCodec
-from engine.model_files import find_model
+from engine.model.model_files import find_model
 from engine.runner import ModelRunner
-from engine.serve_options import ServeOptions
-from engine.simulated_runner import SimulatedRunner
-from engine.simulated_text import SimulatedText
+from engine.server.generation import TextCodec
+from engine.server.serve_options import ServeOptions
+from engine.simulation.cost_model import CostModel
+from engine.simulation.simulated_runner import SimulatedRunner
+from engine.simulation.simulated_text import SimulatedText
 
 RANDOM_SEED = 0
 SIMULATED_CONTEXT = 8192
@@ -79,8 +79,8 @@ def _simulate(options: ServeOptions, wall_ns: Callable[[], int]) -> LoadedModel:
 
 
 def _random(options: ServeOptions) -> LoadedModel:
-    from engine.random_model import RANDOM_CONFIG, ByteTokenizer, random_weights
-    from engine.torch_runner import TorchRunner
+    from engine.model.random_model import RANDOM_CONFIG, ByteTokenizer, random_weights
+    from engine.model.torch_runner import TorchRunner
 
     text = ByteTokenizer()
     runner = TorchRunner(
@@ -94,9 +94,9 @@ def _random(options: ServeOptions) -> LoadedModel:
 
 
 def _from_file(options: ServeOptions, path: Path) -> LoadedModel:
-    from engine.gguf_file import GgufFile
-    from engine.tokenizer import GgufTokenizer
-    from engine.torch_runner import TorchRunner
+    from engine.model.gguf_file import GgufFile
+    from engine.model.tokenizer import GgufTokenizer
+    from engine.model.torch_runner import TorchRunner
 
     with GgufFile(path) as file:
         text = GgufTokenizer(file)

@@ -6,10 +6,10 @@ from collections.abc import AsyncIterator, Mapping
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from engine.generation import Generation
-from engine.openai_errors import ApiError
-from engine.openai_replies import DONE, ReplyForm, sse
-from engine.request_body import until_disconnected
+from engine.server.generation import Generation
+from engine.server.openai_errors import ApiError
+from engine.server.openai_replies import DONE, ReplyForm, sse
+from engine.server.request_body import until_disconnected
 
 
 class EventStreamResponse(Response):

@@ -5,7 +5,7 @@ import secrets
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from engine.openai_requests import GenerationAsk
+from engine.server.openai_requests import GenerationAsk
 
 DONE: Final = b"data: [DONE]\n\n"
 

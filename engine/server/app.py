@@ -10,10 +10,10 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from engine.engine_thread import EngineStoppedError, EngineThread
-from engine.http_guard import HostGuard
-from engine.openai_api import OpenAiApi
-from engine.openai_errors import ApiError, EngineFailedError
+from engine.server.engine_thread import EngineStoppedError, EngineThread
+from engine.server.http_guard import HostGuard
+from engine.server.openai_api import OpenAiApi
+from engine.server.openai_errors import ApiError, EngineFailedError
 
 
 def build_app(api: OpenAiApi, engine: EngineThread, *, allowed_hosts: Collection[str]) -> Starlette:

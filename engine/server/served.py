@@ -5,15 +5,15 @@ from collections.abc import Callable
 from starlette.applications import Starlette
 
 from engine.engine_loop import Engine
-from engine.engine_thread import EngineThread
 from engine.faults import fault_named
-from engine.http_guard import LOOPBACK_NAMES
-from engine.loaded_model import LoadedModel
 from engine.open_engine import JournalSettings, open_engine
-from engine.openai_api import OpenAiApi, ServedModel
-from engine.serve_options import ServeOptions
-from engine.server import build_app
-from engine.tenant_aliases import TenantAliases
+from engine.server.app import build_app
+from engine.server.engine_thread import EngineThread
+from engine.server.http_guard import LOOPBACK_NAMES
+from engine.server.loaded_model import LoadedModel
+from engine.server.openai_api import OpenAiApi, ServedModel
+from engine.server.serve_options import ServeOptions
+from engine.server.tenant_aliases import TenantAliases
 from kvpulse.identity import KeyedHashes
 from kvpulse.recorder import Recorder
 

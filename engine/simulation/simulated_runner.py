@@ -6,8 +6,8 @@ It drives the same pool and scheduler through hours of traffic in seconds.
 from typing import Final
 
 from engine.clock import VirtualClock
-from engine.cost_model import CostModel, CostNoise
 from engine.runner import NO_TOKEN, RunnerDescription, StepPlan, StepResult
+from engine.simulation.cost_model import CostModel, CostNoise
 
 SIMULATED_TOKEN: Final = 1
 SIMULATED_EOS: Final = 2

@@ -11,9 +11,9 @@ import numpy as np
 from tokenizers import AddedToken, decoders, models, pre_tokenizers
 from tokenizers import Tokenizer as BpeEncoder
 
-from engine.chat_template import TemplateMessage, render_chat
-from engine.gguf_file import GgufError, GgufFile
-from engine.text_stream import TextStream
+from engine.model.chat_template import TemplateMessage, render_chat
+from engine.model.gguf_file import GgufError, GgufFile
+from engine.model.text_stream import TextStream
 
 CONTROL_TOKEN: Final = 3
 

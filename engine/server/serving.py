@@ -9,8 +9,8 @@ from typing import Final
 import uvicorn
 from starlette.applications import Starlette
 
-from engine.engine_thread import EngineThread
-from engine.listening import Listener
+from engine.server.engine_thread import EngineThread
+from engine.server.listening import Listener
 
 GRACE_SECONDS: Final = 3.0  # for answers to leave after the engine has ended them
 

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import torch
 
-from engine.gguf_file import GgufFile
-from engine.kv_tensors import KvTensors
-from engine.llama import LlamaConfig, LlamaModel, LlamaWeights
-from engine.llama_gguf import read_config, read_weights
+from engine.model.gguf_file import GgufFile
+from engine.model.kv_tensors import KvTensors
+from engine.model.llama import LlamaConfig, LlamaModel, LlamaWeights
+from engine.model.llama_gguf import read_config, read_weights
+from engine.model.sampling import sample
+from engine.model.step_batch import StepBatch, pack_step
 from engine.runner import NO_TOKEN, RunnerDescription, StepPlan, StepResult
-from engine.sampling import sample
 from engine.sequence import Sequence
-from engine.step_batch import StepBatch, pack_step
 
 KV_FORMATS = {torch.float32: "fp32", torch.float16: "fp16", torch.bfloat16: "bf16"}
 

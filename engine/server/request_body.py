@@ -9,8 +9,8 @@ from typing import Final
 from starlette.requests import ClientDisconnect, Request
 from starlette.types import Receive
 
-from engine.openai_errors import ApiError, InvalidFieldError
-from engine.openai_fields import json_type
+from engine.server.openai_errors import ApiError, InvalidFieldError
+from engine.server.openai_fields import json_type
 
 MAX_BODY_BYTES: Final = 4 << 20
 # How much of a refused body is still read, and for how long: a client cut off while it sends

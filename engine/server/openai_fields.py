@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from math import inf
 
-from engine.openai_errors import InvalidFieldError
+from engine.server.openai_errors import InvalidFieldError
 
 
 class Fields:

@@ -10,8 +10,8 @@ Ainslie et al. 2023 (arXiv:2305.13245) for grouped queries.
 from torch import Tensor
 from torch.nn import functional
 
-from engine.kv_tensors import KvTensors
-from engine.step_batch import DecodeGroup, PrefillChunk, StepBatch
+from engine.model.kv_tensors import KvTensors
+from engine.model.step_batch import DecodeGroup, PrefillChunk, StepBatch
 
 
 class PagedAttention:

@@ -9,9 +9,9 @@ from typing import Final
 import torch
 from torch import Tensor
 
-from engine.chat_template import TemplateMessage, render_chat
-from engine.llama import LlamaConfig, LlamaLayer, LlamaWeights
-from engine.text_stream import TextStream
+from engine.model.chat_template import TemplateMessage, render_chat
+from engine.model.llama import LlamaConfig, LlamaLayer, LlamaWeights
+from engine.model.text_stream import TextStream
 
 END_OF_TURN: Final = 256
 START_OF_TURN: Final = 257

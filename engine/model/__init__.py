@@ -1,0 +1,1 @@
+"""The real model: weights, text, and the tensors that blocks stand for."""

@@ -1,0 +1,1 @@
+"""The HTTP side: an OpenAI-compatible API in front of one engine."""

@@ -1,0 +1,1 @@
+"""Engines without a model: a cost model, traces, and workloads."""
