@@ -233,7 +233,10 @@ class BlockState(IntEnum):
 
 
 class ArriveWord(IntEnum):
-    """Payload words of `arrive`, by position; `num_hashes` pairs of hash words follow."""
+    """Payload words of `arrive`, by position; `num_hashes` pairs of hash words follow.
+
+    `aux` is the time from the server's accepting the request, in microseconds plus 1; 0 unmeasured.
+    """
 
     PROMPT_TOKENS = 0
     MAX_TOKENS = 1  # after clamping to the context length

@@ -23,6 +23,7 @@ FIRST_TOKEN: Final = int(Kind.FIRST_TOKEN)
 FINISH: Final = int(Kind.FINISH)
 LOW: Final = 0xFFFF_FFFF
 ARRIVAL: Final = Struct("<IIIIIIIQQI")  # `ArriveWord`
+NS_PER_US: Final = 1000
 REJECTION: Final = Struct("<II")  # needed, limit
 PREEMPTION: Final = Struct("<III")  # `PreemptWord`
 END: Final = Struct("<IIII")  # `FinishWord`
@@ -48,6 +49,7 @@ class RequestEvents(BlockEvents):
         retry: int = 0,
         request_hash: int = 0,
         hashes: Sequence[int] = (),
+        frontend_ns: int | None = None,
     ) -> None:
         """State that a request came, also one that will be refused; its waiting begins.
 
@@ -59,6 +61,8 @@ class RequestEvents(BlockEvents):
             retry: 0 for a first attempt.
             request_hash: `KeyedHashes.request_hash` of the client's id, 0 for none.
             hashes: `KeyedHashes.chain_hash` of each full block of the prompt.
+            frontend_ns: From the server's accepting the request until now, None if nobody measured
+                it; kept in microseconds.
         """
         try:
             # A prompt longer than a segment can say keeps its first hashes.
@@ -76,9 +80,11 @@ class RequestEvents(BlockEvents):
                 len(some),
             )
             words = array("I", fixed + array("Q", some).tobytes())
+            # One more than the microseconds, so that 0 can say that nobody measured.
+            aux = 0 if frontend_ns is None else min(max(frontend_ns, 0) // NS_PER_US + 1, LOW)
         except Exception:  # noqa: BLE001 - the engine must survive whatever it handed us
             return self._refuse(ARRIVE, 1)
-        return self._emit_lane(ARRIVE, 0, tenant, owner, words, len(words), 0)
+        return self._emit_lane(ARRIVE, 0, tenant, owner, words, len(words), aux)
 
     def wait(self, owner: int, cause: int, flags: int, blocker: int = 0, tenant: int = 0) -> None:
         """State why `owner` waits; call it when cause or blocker change, not for flags alone."""

@@ -160,6 +160,28 @@ def test_an_arrival_without_asked_limit_says_not_measured(record):
     assert words[ArriveWord.ASKED_MAX_TOKENS] == NOT_MEASURED
 
 
+@pytest.mark.parametrize(
+    ("frontend_ns", "kept"),
+    [
+        (None, 0),
+        (0, 1),
+        (999, 1),
+        (2_345_678, 2346),
+        (-5, 1),
+        ((2**32 - 3) * 1000, 2**32 - 2),
+        (2**62, 2**32 - 1),
+    ],
+)
+def test_an_arrival_keeps_how_long_the_front_end_took(record, frontend_ns, kept):
+    recorder = record()
+    recorder.arrive(1, 5, 6, frontend_ns=frontend_ns)
+
+    fields, words = written(recorder, Kind.ARRIVE)
+
+    assert matches(fields, owner=1, aux=kept, n=12)
+    assert words[:2] == [5, 6]
+
+
 def test_waiting_names_cause_flags_and_blocker(record):
     recorder = record()
     recorder.wait(4, WaitCause.POOL_BEHIND, WaitFlag.POOL_BEHIND | WaitFlag.BATCH_SLOTS, 3, 2)
