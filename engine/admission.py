@@ -119,4 +119,20 @@ def sampling_fault(sampling: SamplingParams) -> str | None:
         return f"top_p is {sampling.top_p}; above 0 and at most 1 is needed"
     if sampling.top_k < 0:
         return f"top_k is {sampling.top_k}; 0 or more is needed"
+    return _fork_fault(sampling)
+
+
+def _fork_fault(sampling: SamplingParams) -> str | None:
+    """Return what is wrong with how many samples or beams are asked for, or None."""
+    n, best_of, width = sampling.n, sampling.best_of, sampling.beam_width
+    if n < 1:
+        return f"n is {n}; at least 1 is needed"
+    if best_of != 1 and best_of < n:
+        return f"best_of is {best_of}; at least n ({n}) is needed"
+    if width and width < n:
+        return f"beam_width is {width}; 0, or at least n ({n}), is needed"
+    if width and best_of > n:
+        return "best_of and beam_width exclude each other"
+    if not 0 <= sampling.length_penalty < float("inf"):
+        return f"length_penalty is {sampling.length_penalty}; 0 or more is needed"
     return None

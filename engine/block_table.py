@@ -3,6 +3,10 @@
 Token t lies in slot t % block_size of the block at t // block_size in the table.
 """
 
+from typing import Final
+
+NULL_BLOCK: Final = -1  # a table entry whose block slid out of the window and was given back
+
 
 class BlockTable:
     """The blocks of one sequence; the pool alone changes what they mean."""

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import torch
 
+from engine.block_moves import apply_moves
 from engine.model.gguf_file import GgufFile
 from engine.model.kv_tensors import KvTensors
 from engine.model.llama import LlamaConfig, LlamaModel, LlamaWeights
@@ -67,7 +68,7 @@ class TorchRunner:
     def execute(self, plan: StepPlan) -> StepResult:
         """Copy blocks, run the plan's tokens, sample where a sequence is complete."""
         started_ns = time.perf_counter_ns()
-        self._kv.copy_blocks(plan.block_copies)
+        apply_moves(self._kv, plan.block_moves)
         token_ids = [NO_TOKEN] * len(plan.sequences)
         if not plan.sequences:
             return StepResult(token_ids, time.perf_counter_ns() - started_ns, 0)

@@ -78,10 +78,10 @@ def sequence_of(token_ids, *, blocks, block_size=16, seq_id=1, sampling=None):
     return sequence
 
 
-def run_step(runner, sequences, num_new=None, *, block_copies=()):
+def run_step(runner, sequences, num_new=None, *, block_moves=()):
     """Execute one step and move the sequences on, as the engine would; return the tokens."""
     num_new = num_new or [one.num_tokens - one.num_computed_tokens for one in sequences]
-    result = runner.execute(StepPlan(0, list(sequences), num_new, list(block_copies)))
+    result = runner.execute(StepPlan(0, list(sequences), num_new, list(block_moves)))
     for sequence, ran, token_id in zip(sequences, num_new, result.token_ids, strict=True):
         sequence.num_computed_tokens += ran
         if token_id != NO_TOKEN:

@@ -8,7 +8,7 @@ from engine.model.attention import PagedAttention
 from engine.model.kv_tensors import KvShape, KvTensors
 from engine.model.llama import output_head
 from engine.model.step_batch import pack_step
-from engine.runner import NO_TOKEN, StepPlan
+from engine.runner import NO_TOKEN, BlockMove, MoveKind, StepPlan
 from engine.sampling_params import SamplingParams
 from kernels import reference
 from tests.engine.factories_model import random_model, run_step, runner_of, sequence_of
@@ -185,7 +185,7 @@ def test_blocks_are_copied_before_the_step_writes():
     child.num_computed_tokens = 15
 
     # Block 4 is copied to 7, and then the child's last prompt token is written into 7.
-    (token_id,) = run_step(runner, [child], block_copies=[(4, 7)])
+    (token_id,) = run_step(runner, [child], block_moves=[BlockMove(MoveKind.COPY, 4, 7)])
 
     assert token_id == parent.token_ids[16]
     keys = runner.kv.keys[1]
