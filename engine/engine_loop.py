@@ -10,7 +10,7 @@ from engine.block_pool import BlockPool
 from engine.clock import Clock
 from engine.config import EngineConfig
 from engine.errors import AccountError
-from engine.faults import FaultInjector, NoFaults
+from engine.faults.protocol import FaultInjector, NoFaults
 from engine.prefix_cache import PrefixCache
 from engine.recording import KeyframeSource
 from engine.reports import Reports
@@ -130,7 +130,7 @@ class Engine:
         if seq is None:
             return False
         self._scheduler.tally.cancelled += 1
-        if self._faults.leaks_on_cancel(seq_id, seq.block_table.block_ids):
+        if self._faults.kept_at_end(seq_id, seq.block_table.block_ids, FinishReason.CANCELLED):
             self._scheduler.end_leaking(seq, FinishReason.CANCELLED)
         else:
             self._scheduler.end(seq, FinishReason.CANCELLED)

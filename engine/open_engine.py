@@ -8,7 +8,7 @@ from pathlib import Path
 from engine.clock import Clock
 from engine.config import EngineConfig
 from engine.engine_loop import Engine
-from engine.faults import FaultInjector
+from engine.faults.protocol import FaultInjector
 from engine.recording import KeyframeSource
 from engine.runner import ModelRunner
 from kvpulse.identity import KeyedHashes

@@ -10,7 +10,7 @@ from typing import Final
 
 from engine.demo.workload import REAL_SHAPE, SIMULATED_SHAPE, DemoShape
 from engine.errors import EngineError
-from engine.faults import FAULT_NAMES
+from engine.faults.registry import FAULT_NAMES
 from engine.model.model_files import find_model
 from engine.option_types import port, positive_duration
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from engine.config import EngineConfig
-from engine.faults import FAULT_NAMES
+from engine.faults.registry import FAULT_NAMES
 from engine.option_types import duration, port, positive
 
 DEFAULT_PORT: Final = 8000

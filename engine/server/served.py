@@ -5,7 +5,7 @@ from collections.abc import Callable
 from starlette.applications import Starlette
 
 from engine.engine_loop import Engine
-from engine.faults import fault_named
+from engine.faults.registry import fault_named
 from engine.open_engine import JournalSettings, open_engine
 from engine.server.app import build_app
 from engine.server.engine_thread import EngineThread

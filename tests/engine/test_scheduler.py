@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.clock import VirtualClock
-from engine.faults import LeakOnCancel
+from engine.faults.leaks import LeakOnCancel
 from engine.sequence import SequenceStatus
 from kvpulse.events import FinishReason, Kind
 from tests.engine.factories_engine import hash_of, make_engine, make_request, run_until_done

@@ -10,7 +10,8 @@ from engine.clock import SystemClock, VirtualClock
 from engine.commands import bench_pool, bench_simulated, replay
 from engine.config import EngineConfig
 from engine.errors import ConfigError
-from engine.faults import NoFaults, fault_named
+from engine.faults.protocol import NoFaults
+from engine.faults.registry import fault_named
 from engine.request import Request
 from engine.sequence import Sequence
 from engine.simulation.cost_model import CostModel, CostNoise

@@ -1,0 +1,1 @@
+"""Faults that can be put into an engine on purpose, to see them found."""
