@@ -22,8 +22,8 @@ class PagedAttention:
         self._num_heads = num_heads
         self._num_kv_heads = kv.shape.num_kv_heads
         self._head_dim = kv.shape.head_dim
-        self._gathered_keys = kv.keys[0].new_empty(0)
-        self._gathered_values = kv.keys[0].new_empty(0)
+        self._gathered_keys = kv.keys[0].new_empty(0, dtype=kv.compute_dtype)
+        self._gathered_values = kv.keys[0].new_empty(0, dtype=kv.compute_dtype)
 
     def reserve(self, batch: StepBatch) -> None:
         """Grow the gather buffers to what the batch's largest group or chunk needs."""

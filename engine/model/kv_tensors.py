@@ -6,6 +6,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from engine.model.block_memory import BlockMemory
+from engine.model.kv_formats import KvFormat, format_of_dtype
+from engine.model.paged_vectors import CodedVectors, PagedVectors, paged_vectors
+
 
 @dataclass(frozen=True, slots=True)
 class KvShape:
@@ -17,9 +21,10 @@ class KvShape:
     num_kv_heads: int
     head_dim: int
 
-    def bytes_per_token(self, dtype: torch.dtype) -> int:
+    def bytes_per_token(self, kv_format: KvFormat) -> int:
         """Return the bytes that one token's keys and values take over all layers."""
-        return 2 * self.num_layers * self.num_kv_heads * self.head_dim * dtype.itemsize
+        vectors = 2 * self.num_layers * self.num_kv_heads
+        return vectors * kv_format.bytes_per_vector(self.head_dim)
 
 
 class KvTensors:
@@ -27,6 +32,12 @@ class KvTensors:
 
     Zeros at first, and only ever finite afterwards: attention masks out what lies beyond a
     sequence's context, and a masked NaN would still poison the sum.
+
+    Attributes:
+        dtype: Type of the numbers in `keys` and `values`.
+        compute_dtype: Type that `store` takes and `gather` gives.
+        key_scales: [num_blocks, block_size, num_kv_heads] fp32 for each layer; empty for formats
+            that have no scales. `value_scales` alike.
     """
 
     def __init__(
@@ -34,23 +45,33 @@ class KvTensors:
         shape: KvShape,
         *,
         dtype: torch.dtype = torch.float32,
+        kv_format: KvFormat | None = None,
+        num_host_blocks: int = 0,
         device: torch.device | str = "cpu",
     ) -> None:
+        """Allocate everything, on the device and in the host's memory.
+
+        Args:
+            shape: Sizes.
+            dtype: What the model computes in.
+            kv_format: How the cache is kept; by default in `dtype`, as it is.
+            num_host_blocks: Blocks that can be swapped out at one time.
+            device: Where the cache lies.
+        """
         self.shape = shape
-        self.dtype = dtype
+        self.compute_dtype = dtype
+        self.format = kv_format or format_of_dtype(dtype)
+        self.dtype = self.format.dtype
         size = (shape.num_blocks, shape.block_size, shape.num_kv_heads, shape.head_dim)
-        self.keys = [torch.zeros(size, dtype=dtype, device=device) for _ in range(shape.num_layers)]
+        layers = range(shape.num_layers)
+        self.keys = [torch.zeros(size, dtype=self.dtype, device=device) for _ in layers]
         self.values = [torch.zeros_like(keys) for keys in self.keys]
-        # The same memory, seen as one row per slot and as one row per block.
-        row = shape.num_kv_heads * shape.head_dim
-        self._slot_rows = [
-            (keys.view(-1, row), values.view(-1, row))
-            for keys, values in zip(self.keys, self.values, strict=True)
-        ]
-        self._block_rows = [
-            (keys.view(shape.num_blocks, -1), values.view(shape.num_blocks, -1))
-            for keys, values in zip(self.keys, self.values, strict=True)
-        ]
+        self._keys = [paged_vectors(keys, self.format, dtype) for keys in self.keys]
+        self._values = [paged_vectors(values, self.format, dtype) for values in self.values]
+        self.key_scales = _scales_of(self._keys)
+        self.value_scales = _scales_of(self._values)
+        tensors = [tensor for vectors in (*self._keys, *self._values) for tensor in vectors.tensors]
+        self._memory = BlockMemory(tensors, num_host_blocks=num_host_blocks)
 
     def store(self, layer: int, *, key: Tensor, value: Tensor, slots: Tensor) -> None:
         """Write each token's key and value into its slot.
@@ -61,9 +82,8 @@ class KvTensors:
             value: Same shape as `key`.
             slots: [num_tokens] int64, block id x block size + offset; every one a real slot.
         """
-        key_rows, value_rows = self._slot_rows[layer]
-        key_rows.index_copy_(0, slots, key.reshape(len(key), -1))
-        value_rows.index_copy_(0, slots, value.reshape(len(value), -1))
+        self._keys[layer].store(key, slots)
+        self._values[layer].store(value, slots)
 
     def gather(
         self, layer: int, block_ids: Tensor, *, key_out: Tensor, value_out: Tensor
@@ -73,34 +93,53 @@ class KvTensors:
         Args:
             layer: Index of the layer.
             block_ids: [n] int64.
-            key_out: Flat, at least n x block elements; changed in place.
+            key_out: Flat, `compute_dtype`, at least n x block elements; changed in place.
             value_out: Same as `key_out`.
 
         Returns:
             Keys and values, [n x block_size, num_kv_heads, head_dim], views of the buffers.
         """
-        shape = self.shape
-        key_rows, value_rows = self._block_rows[layer]
-        num_elements = len(block_ids) * key_rows.shape[1]
-        keys = key_out[:num_elements].view(-1, key_rows.shape[1])
-        values = value_out[:num_elements].view(-1, key_rows.shape[1])
-        torch.index_select(key_rows, 0, block_ids, out=keys)
-        torch.index_select(value_rows, 0, block_ids, out=values)
-        size = (-1, shape.num_kv_heads, shape.head_dim)
-        return keys.view(size), values.view(size)
+        return (
+            self._keys[layer].gather(block_ids, key_out),
+            self._values[layer].gather(block_ids, value_out),
+        )
 
     def copy_blocks(self, pairs: Sequence[tuple[int, int]]) -> None:
         """Copy whole blocks [source, target] in every layer, as if all at once."""
-        if not pairs:
-            return
-        device = self.keys[0].device
-        sources = torch.tensor([source for source, _ in pairs], device=device)
-        targets = torch.tensor([target for _, target in pairs], device=device)
-        for key_rows, value_rows in self._block_rows:
-            key_rows.index_copy_(0, targets, key_rows.index_select(0, sources))
-            value_rows.index_copy_(0, targets, value_rows.index_select(0, sources))
+        self._memory.copy(pairs)
+
+    def swap_out(self, pairs: Sequence[tuple[int, int]]) -> None:
+        """Copy whole blocks [device source, host target] in every layer, bit for bit."""
+        self._memory.swap_out(pairs)
+
+    def swap_in(self, pairs: Sequence[tuple[int, int]]) -> None:
+        """Copy whole blocks [host source, device target] in every layer, bit for bit."""
+        self._memory.swap_in(pairs)
+
+    @property
+    def num_host_blocks(self) -> int:
+        """Blocks of the host tier."""
+        return self._memory.num_host_blocks
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes allocated on the device."""
+        return self._memory.num_bytes
+
+    @property
+    def num_host_bytes(self) -> int:
+        """Bytes allocated on the host for swapping."""
+        return self._memory.num_host_bytes
 
     @property
     def elements_per_block(self) -> int:
         """Elements of one block's keys in one layer."""
         return self.shape.block_size * self.shape.num_kv_heads * self.shape.head_dim
+
+
+def _scales_of(layers: Sequence[PagedVectors]) -> list[Tensor]:
+    return [
+        vectors.scales
+        for vectors in layers
+        if isinstance(vectors, CodedVectors) and vectors.scales is not None
+    ]

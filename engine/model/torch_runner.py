@@ -8,6 +8,7 @@ import torch
 
 from engine.block_moves import apply_moves
 from engine.model.gguf_file import GgufFile
+from engine.model.kv_formats import kv_format as format_named
 from engine.model.kv_tensors import KvTensors
 from engine.model.llama import LlamaConfig, LlamaModel, LlamaWeights
 from engine.model.llama_gguf import read_config, read_weights
@@ -15,8 +16,6 @@ from engine.model.sampling import sample
 from engine.model.step_batch import StepBatch, pack_step
 from engine.runner import NO_TOKEN, RunnerDescription, StepPlan, StepResult
 from engine.sequence import Sequence
-
-KV_FORMATS = {torch.float32: "fp32", torch.float16: "fp16", torch.bfloat16: "bf16"}
 
 
 class TorchRunner:
@@ -30,12 +29,28 @@ class TorchRunner:
         num_blocks: int,
         block_size: int,
         eos_token_ids: tuple[int, ...] = (),
+        kv_format: str | None = None,
+        num_host_blocks: int = 0,
     ) -> None:
-        """Allocate the cache: `num_blocks` blocks of `block_size` slots, beside the weights."""
+        """Allocate the cache: `num_blocks` blocks of `block_size` slots, beside the weights.
+
+        Args:
+            kv_format: Name in `KV_FORMATS`; None keeps keys and values in the weights' own type.
+            num_host_blocks: Blocks of host memory to swap out to.
+
+        Raises:
+            KvFormatError: No format of that name here.
+        """
         self._config = config
         self._device = weights.embedding.device
         shape = config.kv_shape(num_blocks=num_blocks, block_size=block_size)
-        self._kv = KvTensors(shape, dtype=weights.embedding.dtype, device=self._device)
+        self._kv = KvTensors(
+            shape,
+            dtype=weights.embedding.dtype,
+            kv_format=None if kv_format is None else format_named(kv_format),
+            num_host_blocks=num_host_blocks,
+            device=self._device,
+        )
         self._model = LlamaModel(config, weights, self._kv)
         self._eos_token_ids = eos_token_ids
         # What an unseeded request draws from: another one in each process.
@@ -103,8 +118,8 @@ class TorchRunner:
         return RunnerDescription(
             runner="torch",
             model=self._config.name,
-            kv_format=KV_FORMATS[self._kv.dtype],
-            bytes_per_token=self._kv.shape.bytes_per_token(self._kv.dtype),
+            kv_format=self._kv.format.name,
+            bytes_per_token=self._kv.shape.bytes_per_token(self._kv.format),
             eos_token_ids=self._eos_token_ids,
             vocab_size=self._config.vocab_size,
             max_context=self._config.max_context,
