@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from engine.model.attention import PagedAttention
+from engine.model.attention import AttentionBackend, PagedAttention
 from engine.model.kv_tensors import KvShape, KvTensors
 from engine.model.step_batch import StepBatch
 
@@ -79,11 +79,17 @@ class Workspace:
 class LlamaModel:
     """A Llama-family model and the cache it runs over. One thread at a time."""
 
-    def __init__(self, config: LlamaConfig, weights: LlamaWeights, kv: KvTensors) -> None:
+    def __init__(
+        self,
+        config: LlamaConfig,
+        weights: LlamaWeights,
+        kv: KvTensors,
+        *,
+        attention: AttentionBackend | None = None,
+    ) -> None:
         self.config = config
         self._weights = weights
-        self._kv = kv
-        self._attention = PagedAttention(kv, num_heads=config.num_heads)
+        self._attention = attention or PagedAttention(kv, num_heads=config.num_heads)
         self._rotation = rotary_table(config).to(weights.embedding.device)
         self._workspace = Workspace(config, weights.embedding, 1)
         self._project_to_vocabulary = output_head(weights.output)
@@ -114,7 +120,7 @@ class LlamaModel:
         return self._project_to_vocabulary(normed).float()
 
     def _reserve(self, batch: StepBatch) -> Workspace:
-        self._attention.reserve(batch)
+        self._attention.prepare(batch)
         if batch.num_tokens > self._workspace.num_tokens:
             self._workspace = Workspace(self.config, self._weights.embedding, batch.num_tokens)
         return self._workspace
@@ -133,7 +139,7 @@ class LlamaModel:
         rotate_in_place(heads[:, :num_rotated], rotation)
         query = heads[:, : config.num_heads]
         key, value = heads[:, config.num_heads : num_rotated], heads[:, num_rotated:]
-        self._kv.store(index, key=key, value=value, slots=batch.slots)
+        self._attention.store(index, key=key, value=value, slots=batch.slots)
         attended = space.attended[:num]
         self._attention(index, batch, query=query, key=key, value=value, out=attended)
         return attended

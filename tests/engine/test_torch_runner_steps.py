@@ -85,7 +85,7 @@ def paged_attention_case(sequences, num_new, *, block_size):
     key = kv.keys[0].view(-1, 3, 64)[batch.slots]
     value = kv.values[0].view(-1, 3, 64)[batch.slots]
     attention = PagedAttention(kv, num_heads=9)
-    attention.reserve(batch)
+    attention.prepare(batch)
     out = torch.empty(batch.num_tokens, 9 * 64)
     attention(0, batch, query=query, key=key, value=value, out=out)
 

@@ -7,6 +7,8 @@ Source: Kwon et al. 2023 (arXiv:2309.06180) for paging;
 Ainslie et al. 2023 (arXiv:2305.13245) for grouped queries.
 """
 
+from typing import Final
+
 from torch import Tensor
 from torch.nn import functional
 
@@ -17,6 +19,8 @@ from engine.model.step_batch import DecodeGroup, PrefillChunk, StepBatch
 class PagedAttention:
     """Attention of one step's batch; owns the buffers that gathered blocks go to."""
 
+    name: Final = "torch"
+
     def __init__(self, kv: KvTensors, *, num_heads: int) -> None:
         self._kv = kv
         self._num_heads = num_heads
@@ -25,7 +29,7 @@ class PagedAttention:
         self._gathered_keys = kv.keys[0].new_empty(0, dtype=kv.compute_dtype)
         self._gathered_values = kv.keys[0].new_empty(0, dtype=kv.compute_dtype)
 
-    def reserve(self, batch: StepBatch) -> None:
+    def prepare(self, batch: StepBatch) -> None:
         """Grow the gather buffers to what the batch's largest group or chunk needs."""
         tables = [group.block_ids for group in batch.groups]
         tables += [chunk.block_ids for chunk in batch.chunks if chunk.block_ids is not None]
@@ -33,6 +37,10 @@ class PagedAttention:
         if needed > len(self._gathered_keys):
             self._gathered_keys = self._gathered_keys.new_empty(needed + needed // 4)
             self._gathered_values = self._gathered_values.new_empty(needed + needed // 4)
+
+    def store(self, layer: int, *, key: Tensor, value: Tensor, slots: Tensor) -> None:
+        """Write each row's key and value into its slot."""
+        self._kv.store(layer, key=key, value=value, slots=slots)
 
     def __call__(
         self,
