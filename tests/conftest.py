@@ -14,7 +14,12 @@ REQUIRED = {name for name in os.environ.get("KVPULSE_REQUIRE", "").split(",") if
 
 NEED_TORCH = (
     "kernels/*",
+    "engine/test_attention_kinds.py",
     "engine/test_gguf_file.py",
+    "engine/test_hf_folder*.py",
+    "engine/test_kv_formats.py",
+    "engine/test_kv_quality.py",
+    "engine/test_mla*.py",
     "engine/test_model_bench.py",
     "engine/test_model_same_answers.py",
     "engine/test_sampling_draws.py",

@@ -57,8 +57,8 @@ def random_model():
     return RANDOM_CONFIG, random_weights(MODEL_SEED)
 
 
-def runner_of(model, *, num_blocks=64, block_size=16, eos_token_ids=()):
-    """Return a runner over a fresh cache."""
+def runner_of(model, *, num_blocks=64, block_size=16, eos_token_ids=(), **settings):
+    """Return a runner over a fresh cache; `settings` are the runner's."""
     config, weights = model
     return TorchRunner(
         config,
@@ -66,6 +66,7 @@ def runner_of(model, *, num_blocks=64, block_size=16, eos_token_ids=()):
         num_blocks=num_blocks,
         block_size=block_size,
         eos_token_ids=eos_token_ids,
+        **settings,
     )
 
 
