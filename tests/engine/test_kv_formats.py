@@ -15,7 +15,10 @@ SMOLLM2 = KvShape(num_layers=30, num_blocks=3, block_size=4, num_kv_heads=3, hea
 ERROR = {"fp32": 0.0, "fp16": 2**-11, "bf16": 2**-8, "int8": 0.5 / 127 + 1e-6, "fp8": 2**-4}
 
 
-def kv_of(name, shape=KvShape(2, 6, 4, 3, 16), **settings):
+SMALL = KvShape(num_layers=2, num_blocks=6, block_size=4, num_kv_heads=3, head_dim=16)
+
+
+def kv_of(name, shape=SMALL, **settings):
     return KvTensors(shape, kv_format=kv_format(name), **settings)
 
 
