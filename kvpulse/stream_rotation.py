@@ -43,6 +43,21 @@ class StreamRotation(StreamState):
         self._keyframe_due = True
         self._soft_limit = 0
 
+    def pause_writing(self) -> None:
+        """Write nothing until `resume_writing`; what is stated meanwhile is counted as not written.
+
+        For an engine that must shed the work of recording for a while, and for tests of what reads
+        it: a reader is told of every event that is missing, by kind. Ends the present segment.
+        """
+        if self._closed or self._held_back:
+            return
+        self._held_back = True
+        self._let_go(STATE_CLOSED)
+
+    def resume_writing(self) -> None:
+        """Go on from the next safe point, in a new segment that begins with a keyframe."""
+        self._held_back = False
+
     def close(self, *, finished: bool = True) -> None:
         """End the stream; `finished` says that the engine ended on purpose."""
         if self._closed:
@@ -66,7 +81,7 @@ class StreamRotation(StreamState):
 
     def _make_room(self, words: int) -> bool:
         segment = self._segment
-        if self._closed:
+        if self._closed or self._held_back:
             return False
         if segment is None:
             if self._has_safe_points and not self._anytime:
@@ -91,7 +106,7 @@ class StreamRotation(StreamState):
 
     def _safe_point(self) -> None:
         """Rotate or take a keyframe where one is due; the engine's state is whole here."""
-        if self._closed:
+        if self._closed or self._held_back:
             return
         self._has_safe_points = True
         segment = self._segment

@@ -13,6 +13,7 @@ from kvpulse.segment_reserver import SegmentReserver
 
 PACK: Final = RECORD.pack_into
 SEQ_MASK: Final = 0xFFFF_FFFF
+PAUSED_ON_REQUEST: Final = "paused on request"
 
 Snapshot = Callable[[], Keyframe | None]
 # Lane of records, clock, base of the numbers, events per kind, commit word, lane of words.
@@ -30,6 +31,7 @@ class StreamState:
         "_closed",
         "_emitted",
         "_has_safe_points",
+        "_held_back",
         "_hot",
         "_index",
         "_keyframe_due",
@@ -83,6 +85,7 @@ class StreamState:
         self._index = self._word = 0
         self._soft_limit = self._soft_word = 0
         self._has_safe_points = False
+        self._held_back = False  # paused on request
         self._keyframe_due = False
         self._closed = False
         nothing = memoryview(bytearray())
@@ -115,6 +118,8 @@ class StreamState:
     @property
     def failure(self) -> str:
         """Why recording is paused, in words; empty while it is not."""
+        if self._held_back:
+            return PAUSED_ON_REQUEST
         return self._reserver.failure if self._segment is None else ""
 
     def _aim(self) -> None:
