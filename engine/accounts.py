@@ -26,6 +26,7 @@ class Tally:
         "defines",
         "finished",
         "first_tokens",
+        "forks",
         "heartbeats",
         "preempts",
         "prefix_hit_tokens",
@@ -46,6 +47,7 @@ class Tally:
         self.configs = 0
         self.defines = 0
         self.first_tokens = 0
+        self.forks = 0
         self.heartbeats = 0
         self.preempts = 0
         self.prefix_hits = 0
@@ -68,6 +70,7 @@ class Tally:
             Kind.PREFIX_HIT: self.prefix_hits,
             Kind.PREEMPT: self.preempts,
             Kind.RESUME: self.resumes,
+            Kind.FORK: self.forks,
             Kind.FIRST_TOKEN: self.first_tokens,
             Kind.FINISH: sum(self.finished.values()),
             Kind.STEP: self.steps,

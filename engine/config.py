@@ -1,9 +1,13 @@
 """What an engine is built with: pool, limits, budgets."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Final
 
 from engine.block_table import blocks_for
 from engine.errors import ConfigError
+from engine.policy.scheduling_policy import PreemptionPolicy, SchedulingPolicy
+
+PREFIX_INDEXES: Final = ("hash", "radix", "off")
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +23,14 @@ class EngineConfig:
         max_context: Most tokens of a sequence; None takes the runner's.
         watermark_ratio: Part of the pool that admission leaves alone while others run, so that
             running sequences can grow.
-        prefix_caching: Keep the content of freed full blocks for later prompts.
+        prefix_caching: Keep the content of freed full blocks for later prompts. False is another
+            word for `prefix_index="off"`.
+        prefix_index: How kept content is found: `hash` (chained block hashes: cheapest to ask),
+            `radix` (a tree of token blocks: keeps what many share longer), `off`.
+        host_blocks: Blocks in host memory for sequences that are swapped out; 0 has none. They cost
+            pinned memory, and save computing tokens again.
+        preemption: How a sequence gives its blocks up; `swap` and `auto` need `host_blocks`.
+        policy: Who goes first, who gives way, and who may take how much.
         audit_interval_ns: Engine time between two audits and heartbeats.
     """
 
@@ -33,6 +44,10 @@ class EngineConfig:
     watermark_ratio: float = 0.01
     prefix_caching: bool = True
     audit_interval_ns: int = 1_000_000_000
+    prefix_index: str = "hash"
+    host_blocks: int = 0
+    preemption: PreemptionPolicy = PreemptionPolicy.RECOMPUTE
+    policy: SchedulingPolicy = field(default_factory=SchedulingPolicy)
 
     def __post_init__(self) -> None:
         for name in ("total_blocks", "block_size", "max_batch", "token_budget", "max_queue"):
@@ -50,6 +65,32 @@ class EngineConfig:
         if self.audit_interval_ns < 1:
             found = self.audit_interval_ns
             raise ConfigError("audit_interval_ns", found=found, accepted="at least 1")
+        self._check_caching()
+        self._check_host()
+        reserved = self.policy.num_reserved_blocks
+        if reserved > self.total_blocks:
+            accepted = f"at most total_blocks ({self.total_blocks}), all tenants together"
+            raise ConfigError("reserved_blocks", found=reserved, accepted=accepted)
+
+    def _check_caching(self) -> None:
+        if self.prefix_index not in PREFIX_INDEXES:
+            accepted = ", ".join(PREFIX_INDEXES)
+            raise ConfigError("prefix_index", found=self.prefix_index, accepted=accepted)
+        if not self.prefix_caching:
+            object.__setattr__(self, "prefix_index", "off")
+        elif self.prefix_index == "off":
+            object.__setattr__(self, "prefix_caching", False)
+
+    def _check_host(self) -> None:
+        if not isinstance(self.host_blocks, int) or self.host_blocks < 0:
+            accepted = "a whole number, 0 for none"
+            raise ConfigError("host_blocks", found=self.host_blocks, accepted=accepted)
+        if self.preemption not in tuple(PreemptionPolicy):
+            accepted = ", ".join(PreemptionPolicy)
+            raise ConfigError("preemption", found=self.preemption, accepted=accepted)
+        if self.preemption != PreemptionPolicy.RECOMPUTE and not self.host_blocks:
+            accepted = "recompute, or host_blocks of at least 1"
+            raise ConfigError("preemption", found=str(self.preemption), accepted=accepted)
 
     @property
     def watermark_blocks(self) -> int:

@@ -4,7 +4,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from engine.accounts import Accounts, SecondsCounter
-from engine.admission import Admission, AdmissionRules
+from engine.admission import Admission, AdmissionRules, Rejection
 from engine.block_hashers import block_hasher
 from engine.block_pool import BlockPool
 from engine.clock import Clock
@@ -41,6 +41,8 @@ class Engine:
         max_context: Most tokens of a sequence.
         num_steps: Steps that ran.
         idle: True when the last step had nothing to run, although somebody may wait.
+        rejections: Why requests that were taken first are rejected after all, by number; whoever
+            answers the client takes them out.
     """
 
     def __init__(
@@ -58,6 +60,7 @@ class Engine:
         self.description = runner.describe()
         self.num_steps = 0
         self.idle = True
+        self.rejections: dict[int, Rejection] = {}
         self._runner = runner
         self._clock = clock
         self._recorder = recorder
@@ -67,14 +70,15 @@ class Engine:
         self._pool = BlockPool(config.total_blocks, recorder=recorder)
         hasher = block_hasher(config.block_size, hashes) if config.prefix_caching else None
         self._cache = PrefixCache(self._pool, block_size=config.block_size, hasher=hasher)
-        self._scheduler = Scheduler(config, self._pool, self._cache, clock=clock, recorder=recorder)
+        self._scheduler = Scheduler(
+            config, self._pool, self._cache, clock=clock, recorder=recorder, faults=self._faults
+        )
         self._outcomes = OutcomeTaker(self._scheduler, self._cache, recorder=recorder)
         self._tenants = TenantBook(self._scheduler.tally, recorder=recorder)
         self._reports = Reports(config, self._pool, self._scheduler, recorder=recorder)
         self._keyframes = keyframes or KeyframeSource()
         self._keyframes.attach(self._pool, self._scheduler)
         self._pool_wait = SecondsCounter()
-        self._last_seq_id = 0
         self._draining = False
         self._closed = False
         self._reports.state_config(self.description, max_context=self.max_context)
@@ -102,8 +106,7 @@ class Engine:
 
     def submit(self, request: Request) -> Admission:
         """Take a request, or say why not. Either way it has a number from now on."""
-        self._last_seq_id += 1
-        seq_id = self._last_seq_id
+        seq_id = self._scheduler.numbers.take()
         tenant = self._tenants.id_of(request.tenant)
         rejection = self._rules.refuse(
             request, num_waiting=self.num_waiting, shutting_down=self._draining
@@ -124,17 +127,17 @@ class Engine:
         rejected[rejection.reason] = rejected.get(rejection.reason, 0) + 1
         return Admission(seq_id, rejection)
 
-    def cancel(self, seq_id: int) -> bool:
-        """End a sequence at once, in whatever state, and free its blocks; False if not live."""
-        seq = self._scheduler.live.get(seq_id)
-        if seq is None:
-            return False
-        self._scheduler.tally.cancelled += 1
-        if self._faults.kept_at_end(seq_id, seq.block_table.block_ids, FinishReason.CANCELLED):
-            self._scheduler.end_leaking(seq, FinishReason.CANCELLED)
-        else:
+    def cancel(self, root: int) -> bool:
+        """End all sequences of a request at once, in whatever state; False if none is live.
+
+        Args:
+            root: The number that `submit` gave.
+        """
+        seqs = [seq for seq in self._scheduler.live.values() if seq.root_id == root]
+        for seq in seqs:
+            self._scheduler.tally.cancelled += 1
             self._scheduler.end(seq, FinishReason.CANCELLED)
-        return True
+        return bool(seqs)
 
     def stop(self, seq_id: int) -> bool:
         """End a live sequence whose text has met a stop string; False if not live."""
@@ -212,7 +215,12 @@ class Engine:
         finished = {reason.name.lower(): n for reason, n in tally.finished.items()}
         if rejected:
             finished["rejected"] = sum(rejected.values())
-        acts = {**tally.acts(), **self._pool.acts, Kind.KEYFRAME: self._keyframes.num_calls}
+        acts = {
+            **tally.acts(),
+            **self._pool.acts,
+            Kind.COPY_ON_WRITE: self._scheduler.tables.num_copied,
+            Kind.KEYFRAME: self._keyframes.num_calls,
+        }
         return Accounts(
             acts=acts,
             requests=tally.arrivals,

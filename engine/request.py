@@ -29,10 +29,15 @@ class Request:
         prompt_token_ids: Empty for a simulated request.
         tenant: Configured alias of who sent it; "" for nobody in particular.
         max_tokens_asked: False when `sampling.max_tokens` is the server's default.
-        priority: Lower is sooner (recorded; acted on in a later part).
+        priority: Lower is sooner.
+        tier: 0 interactive, 1 batch.
         retry: How often the client sent it before.
-        deadline_ns: Absolute engine time, 0 for none (recorded; acted on in a later part).
+        deadline_ns: Engine time at which it ends, done or not; 0 for none.
+        queue_deadline_ns: Engine time until which it has to run; 0 for none.
         request_hash: Keyed hash of the client's own request id, 0 for none.
+        adapter: Name of what modifies the model for it, "" for nothing; its KV is never shared
+            with that of another adapter.
+        frontend_ns: Time from the HTTP server's accept until it was submitted; None unmeasured.
     """
 
     prompt_token_ids: Seq[int] = ()
@@ -43,8 +48,11 @@ class Request:
     tier: int = 0
     retry: int = 0
     deadline_ns: int = 0
+    queue_deadline_ns: int = 0
     request_hash: int = 0
     simulated: SimulatedContent | None = None
+    adapter: str = ""
+    frontend_ns: int | None = None
 
     @property
     def num_prompt_tokens(self) -> int:

@@ -18,10 +18,13 @@ from engine.block_pool import BlockPool
 from engine.clock import Clock
 from engine.config import EngineConfig
 from engine.errors import AccountError
+from engine.faults.protocol import FaultInjector, NoFaults
+from engine.forks.table_growth import TableGrowth
 from engine.pool_results import AllocationRefusal
 from engine.prefix_cache import PrefixCache, PrefixHit
 from engine.runner import StepPlan
 from engine.sequence import Sequence, SequenceStatus
+from engine.sequence_numbers import SequenceNumbers
 from engine.wait_causes import PassEnd, WaitJudge, level_of
 from kvpulse.events import FinishReason, PreemptMode, WaitCause
 
@@ -40,11 +43,14 @@ class Scheduler:
         *,
         clock: Clock,
         recorder: "Recorder | None" = None,
+        faults: FaultInjector | None = None,
     ) -> None:
         self.waiting: deque[Sequence] = deque()
         self.running: list[Sequence] = []
         self.live: dict[int, Sequence] = {}
         self.tally = Tally()
+        self.numbers = SequenceNumbers()
+        self.tables = TableGrowth(pool, block_size=config.block_size, recorder=recorder)
         self.num_decoding = 0
         self.leaked: list[int] = []
         self.leaked_empty_slots = 0
@@ -54,6 +60,7 @@ class Scheduler:
         self._cache = cache
         self._clock = clock
         self._recorder = recorder
+        self._faults = faults or NoFaults()
 
     def enqueue(self, seq: Sequence) -> None:
         """Let a sequence that just arrived wait its turn."""
@@ -61,6 +68,22 @@ class Scheduler:
         self.live[seq.seq_id] = seq
         self.judge.enter(seq, seq.arrived_ns)
         self.waiting.append(seq)
+
+    def adopt(self, child: Sequence) -> None:
+        """Let a sequence that just split off a running one run beside it, decoding.
+
+        It stands behind the last running sequence of its request. Its `fork` is stated before.
+        """
+        running = self.running
+        last = max(i for i, seq in enumerate(running) if seq.root_id == child.root_id)
+        running.insert(last + 1, child)
+        self.live[child.seq_id] = child
+        child.status = SequenceStatus.RUNNING
+        child.arrived_ns = child.since_ns = self._clock.now_ns()
+        child.prefilling = False
+        child.ran = True
+        self.num_decoding += 1
+        self.tally.forks += 1
 
     def run_pass(self, step: int) -> StepPlan:
         """Decide one step, and say of everyone who still waits why."""
@@ -75,15 +98,17 @@ class Scheduler:
     def end(self, seq: Sequence, reason: FinishReason) -> None:
         """Take a live sequence out, wherever it is; its blocks go back first."""
         self._take_out(seq)
-        if seq.block_table.block_ids:
-            self._pool.free(seq.seq_id, seq.block_table.block_ids, seq.tenant)
-        self.record_end(seq, reason)
-
-    def end_leaking(self, seq: Sequence, reason: FinishReason) -> None:
-        """Take a live sequence out and lose its blocks (a fault, see `faults`)."""
-        self._take_out(seq)
-        self.leaked += seq.block_table.block_ids
-        self.leaked_empty_slots += seq.num_slots - seq.num_computed_tokens
+        table = seq.block_table.block_ids
+        if table:
+            lost = self._faults.kept_at_end(seq.seq_id, table, reason)
+            if lost:
+                self._lose(seq, lost)
+            freed = list(table)
+            self._pool.free(seq.seq_id, table, seq.tenant)
+            unheld = [block_id for block_id in freed if not self._pool.counts[block_id]]
+            twice = self._faults.freed_twice(seq.seq_id, unheld, reason)
+            if twice:
+                self._pool.free(seq.seq_id, list(twice), seq.tenant)
         self.record_end(seq, reason)
 
     def record_end(self, seq: Sequence, reason: FinishReason) -> None:
@@ -104,8 +129,9 @@ class Scheduler:
 
     def check(self) -> None:
         """Recount queue and batch, and raise `AccountError` at the first thing that disagrees."""
-        order = [seq.seq_id for seq in self.running] + [seq.seq_id for seq in self.waiting]
-        if order != sorted(order) or set(order) != set(self.live):
+        both = [*self.running, *self.waiting]
+        order = [(seq.root_id, seq.sample_index) for seq in both]
+        if order != sorted(order) or {seq.seq_id for seq in both} != set(self.live):
             raise AccountError(f"running and waiting are not the live ones by arrival: {order}")
         if self.num_decoding != sum(not seq.prefilling for seq in self.running):
             raise AccountError(f"{self.num_decoding} counted as decoding in {self.running}")
@@ -115,6 +141,17 @@ class Scheduler:
         for seq in self.waiting:
             if seq.block_table.block_ids:
                 raise AccountError(f"{seq} waits and holds blocks")
+
+    def _lose(self, seq: Sequence, lost: list[int]) -> None:
+        """Let an ending sequence forget some of its blocks without freeing them (a fault)."""
+        table, size = seq.block_table.block_ids, self._config.block_size
+        missing = set(lost)
+        for index, block_id in enumerate(table):
+            if block_id in missing:
+                filled = min(max(seq.num_computed_tokens - index * size, 0), size)
+                self.leaked_empty_slots += size - filled
+        self.leaked += lost
+        table[:] = [block_id for block_id in table if block_id not in missing]
 
     def _take_out(self, seq: Sequence) -> None:
         if seq.status is SequenceStatus.RUNNING:
@@ -135,22 +172,22 @@ class Scheduler:
                 if n <= 0:
                     continue
                 prefill_left -= n
-            elif seq.num_computed_tokens == seq.num_slots and not self._grow(seq):
+            elif (seq.num_computed_tokens == seq.num_slots or seq.shares_tail) and not self._reach(
+                seq, plan
+            ):
                 continue
             else:
                 n = 1
             sequences.append(seq)
             num_new_tokens.append(n)
 
-    def _grow(self, seq: Sequence) -> bool:
-        """Give a running sequence one more block; False when it had to give up its own."""
+    def _reach(self, seq: Sequence, plan: StepPlan) -> bool:
+        """Make room for a running sequence's next token; False when it had to give up its own."""
         while True:
-            answer = self._pool.allocate(seq.seq_id, 1, seq.tenant)
-            if not isinstance(answer, AllocationRefusal):
-                seq.block_table.block_ids += answer
-                seq.num_slots += self._config.block_size
+            refusal = self.tables.reach(seq, 1, plan)
+            if refusal is None:
                 return True
-            self._record_refusal(seq, answer)
+            self._record_refusal(seq, refusal)
             victim = self.running[-1]
             self._preempt(victim, beneficiary=0 if victim is seq else seq.seq_id)
             if victim is seq:

@@ -6,11 +6,15 @@ A sequence that was told its place in a step (`StepPlan`) has KV for the tokens
 """
 
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 from engine.block_table import BlockTable
 from engine.request import Request
 from engine.sampling_params import SamplingParams
 from kvpulse.events import WaitCause
+
+if TYPE_CHECKING:
+    from engine.forks.gang import Gang
 
 NEVER = 1 << 62
 
@@ -21,6 +25,7 @@ class SequenceStatus(StrEnum):
     WAITING = "waiting"
     RUNNING = "running"
     PREEMPTED = "preempted"  # waits again, without blocks
+    SWAPPED = "swapped"  # waits again, its KV kept in host blocks
     FINISHED = "finished"
 
 
@@ -39,6 +44,20 @@ class Sequence:
         num_hashed_blocks: How many leading blocks were offered to the prefix cache.
         computed_from: Tokens that it found in the prefix cache when it last began to run.
         next_hash_at: Computed tokens at which its next full block is offered.
+        root_id: The number that `submit` gave its request; its own, unless it was forked.
+        parent_id: The sequence it split off, 0 if none.
+        sample_index: Which sample of its request it is, from 0.
+        shares_tail: True while a block that it will write may be shared: `reach` is needed
+            although the table has room.
+        gang: The beam group it belongs to: its members run, wait and end together.
+        host_block_ids: Host blocks that keep its KV while it is swapped out, in table order.
+        num_slots_reserved: Places in the batch that it takes: all samples while unforked.
+        rank_ns: When it counts as having come, after priority, tier and fairness (see
+            `engine.policy.ranking`); lower goes first, and it never changes.
+        deadline_ns: Engine time at which it ends with a timeout, 0 for none.
+        queue_deadline_ns: Engine time until which it has to run for the first time, 0 for none.
+        ran: True once it was admitted.
+        protected_until: Output tokens before which nobody takes its place at admission.
     """
 
     __slots__ = (
@@ -46,8 +65,11 @@ class Sequence:
         "block_hashes",
         "block_table",
         "computed_from",
+        "deadline_ns",
         "finished_computed_tokens",
         "first_token_ns",
+        "gang",
+        "host_block_ids",
         "max_num_tokens",
         "next_hash_at",
         "num_computed_tokens",
@@ -55,19 +77,29 @@ class Sequence:
         "num_preemptions",
         "num_prompt_tokens",
         "num_slots",
+        "num_slots_reserved",
         "num_tokens",
+        "parent_id",
         "prefilling",
+        "protected_until",
+        "queue_deadline_ns",
+        "ran",
+        "rank_ns",
         "recompute_until",
         "recomputed_tokens",
         "refusal_recorded",
         "request",
+        "root_id",
+        "sample_index",
         "sampling",
         "seq_id",
+        "shares_tail",
         "since_ns",
         "status",
         "stop_at",
         "stop_ids",
         "tenant",
+        "tier",
         "token_ids",
         "wait_blocker",
         "wait_cause",
@@ -81,6 +113,19 @@ class Sequence:
         self.request = request
         self.sampling: SamplingParams = request.sampling
         self.tenant = tenant
+        self.tier = request.tier
+        self.root_id = seq_id
+        self.parent_id = 0
+        self.sample_index = 0
+        self.shares_tail = False
+        self.gang: Gang | None = None
+        self.host_block_ids: list[int] = []
+        self.num_slots_reserved = 1
+        self.rank_ns = 0
+        self.deadline_ns = 0
+        self.queue_deadline_ns = 0
+        self.ran = False
+        self.protected_until = 0
         self.token_ids: list[int] = list(request.prompt_token_ids)
         self.num_prompt_tokens = request.num_prompt_tokens
         self.num_tokens = self.num_prompt_tokens

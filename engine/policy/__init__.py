@@ -1,0 +1,1 @@
+"""Who goes first, who gives way, and who may take how much: the policies of the scheduler."""
