@@ -17,12 +17,19 @@ from torch.nn import functional
 
 from engine.model.attention import AttentionBackend, PagedAttention
 from engine.model.kv_tensors import KvShape, KvTensors
+from engine.model.rotary import RopeScaling, rotary_table, rotate_in_place
 from engine.model.step_batch import StepBatch
 
 
 @dataclass(frozen=True, slots=True)
 class LlamaConfig:
-    """The sizes of a Llama-family model."""
+    """The sizes of a Llama-family model.
+
+    Attributes:
+        sliding_window: How many positions a token attends to, its own included; None for all.
+        full_layers: Indices of the layers that attend to all positions despite `sliding_window`.
+        rope_scaling: How the rotary frequencies are changed for longer contexts.
+    """
 
     name: str
     num_layers: int
@@ -35,6 +42,19 @@ class LlamaConfig:
     max_context: int
     rope_base: float
     norm_epsilon: float
+    sliding_window: int | None = None
+    full_layers: frozenset[int] = frozenset()
+    rope_scaling: RopeScaling | None = None
+
+    @property
+    def uniform_window(self) -> int | None:
+        """The window that all layers share; None where any layer attends to all positions."""
+        return None if self.full_layers else self.sliding_window
+
+    @property
+    def mixes_windows(self) -> bool:
+        """Whether some layers have the window and some attend to all positions."""
+        return self.sliding_window is not None and bool(self.full_layers)
 
     def kv_shape(self, *, num_blocks: int, block_size: int) -> KvShape:
         """Return the shape of a KV cache for this model."""
@@ -43,7 +63,7 @@ class LlamaConfig:
 
 @dataclass(frozen=True, slots=True)
 class LlamaLayer:
-    """One layer's weights; matrices are [in, out]."""
+    """One layer's weights; matrices are [in, out]. A bias is [out], None where there is none."""
 
     attention_norm: Tensor
     query_key_value: Tensor
@@ -51,6 +71,7 @@ class LlamaLayer:
     mlp_norm: Tensor
     gate_up: Tensor
     down: Tensor
+    query_key_value_bias: Tensor | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,11 +107,29 @@ class LlamaModel:
         kv: KvTensors,
         *,
         attention: AttentionBackend | None = None,
+        window_attention: AttentionBackend | None = None,
     ) -> None:
+        """Take what belongs together.
+
+        Args:
+            config: Sizes.
+            weights: What the sizes are of.
+            kv: The cache.
+            attention: How to attend; by default in plain torch.
+            window_attention: The same for the layers with a window, where some have none: each
+                prepares for tables of its own.
+        """
         self.config = config
         self._weights = weights
         self._attention = attention or PagedAttention(kv, num_heads=config.num_heads)
-        self._rotation = rotary_table(config).to(weights.embedding.device)
+        self._window_attention = self._attention
+        if config.mixes_windows:
+            self._window_attention = window_attention or PagedAttention(
+                kv, num_heads=config.num_heads
+            )
+        self._rotation = rotary_table(
+            config.head_dim, config.max_context, base=config.rope_base, scaling=config.rope_scaling
+        ).to(weights.embedding.device)
         self._workspace = Workspace(config, weights.embedding, 1)
         self._project_to_vocabulary = output_head(weights.output)
 
@@ -121,6 +160,8 @@ class LlamaModel:
 
     def _reserve(self, batch: StepBatch) -> Workspace:
         self._attention.prepare(batch)
+        if batch.windowed is not None:
+            self._window_attention.prepare(batch.windowed)
         if batch.num_tokens > self._workspace.num_tokens:
             self._workspace = Workspace(self.config, self._weights.embedding, batch.num_tokens)
         return self._workspace
@@ -134,14 +175,19 @@ class LlamaModel:
             hidden, (config.hidden_size,), layer.attention_norm, config.norm_epsilon
         )
         projected = torch.mm(normed, layer.query_key_value, out=space.query_key_value[:num])
+        if layer.query_key_value_bias is not None:
+            projected.add_(layer.query_key_value_bias)
         heads = projected.view(num, -1, config.head_dim)
         num_rotated = config.num_heads + config.num_kv_heads
         rotate_in_place(heads[:, :num_rotated], rotation)
         query = heads[:, : config.num_heads]
         key, value = heads[:, config.num_heads : num_rotated], heads[:, num_rotated:]
-        self._attention.store(index, key=key, value=value, slots=batch.slots)
+        attention, seen = self._attention, batch
+        if batch.windowed is not None and index not in config.full_layers:
+            attention, seen = self._window_attention, batch.windowed
+        attention.store(index, key=key, value=value, slots=batch.slots)
         attended = space.attended[:num]
-        self._attention(index, batch, query=query, key=key, value=value, out=attended)
+        attention(index, seen, query=query, key=key, value=value, out=attended)
         return attended
 
     def _add_mlp(self, layer: LlamaLayer, hidden: Tensor) -> None:
@@ -152,30 +198,6 @@ class LlamaModel:
         gate, up = torch.mm(normed, layer.gate_up, out=space.gate_up[:num]).chunk(2, dim=1)
         activated = torch.mul(functional.silu(gate), up, out=space.activated[:num])
         hidden.addmm_(activated, layer.down)
-
-
-def rotary_table(config: LlamaConfig) -> Tensor:
-    """Return a unit number per position and pair: [max_context, head_dim / 2] complex64."""
-    pairs = torch.arange(0, config.head_dim, 2, dtype=torch.float64)
-    frequencies = config.rope_base ** (-pairs / config.head_dim)
-    angles = torch.outer(torch.arange(config.max_context, dtype=torch.float64), frequencies)
-    return torch.polar(torch.ones_like(angles), angles).to(torch.complex64)
-
-
-def rotate_in_place(heads: Tensor, rotation: Tensor) -> None:
-    """Rotate neighbouring pairs of each head.
-
-    Args:
-        heads: [num_tokens, num_heads, head_dim]; changed in place.
-        rotation: [num_tokens, 1, head_dim / 2] complex64.
-    """
-    num_tokens, num_heads, head_dim = heads.shape
-    pairs = heads.view(num_tokens, num_heads, head_dim // 2, 2)
-    if heads.dtype == torch.float32:
-        torch.view_as_complex(pairs).mul_(rotation)
-    else:
-        rotated = torch.view_as_complex(pairs.float()) * rotation
-        pairs.copy_(torch.view_as_real(rotated))
 
 
 def output_head(weight: Tensor) -> Callable[[Tensor], Tensor]:

@@ -5,6 +5,9 @@ group differ at most twofold, because a group is padded to its longest; then eac
 integers of the step travel in one int64 tensor:
 
     [token ids | positions | slots | sampled rows | block tables of group 0, chunk 0, …)
+
+Under a sliding window a row sees only the last `window` positions, its own included. Tables then
+begin at the first block that is seen: what lies behind the window, freed or not, is not even read.
 """
 
 from collections.abc import Sequence as Run
@@ -54,21 +57,28 @@ class DecodeGroup:
     """Sequences that run one token each: rows [start, end) of the batch.
 
     block_ids: [(end - start) * num_blocks] int64, each table padded by repeating its first block.
-    mask: [end - start, 1, 1, num_blocks * block_size] additive, -inf beyond each context.
+    mask: [end - start, 1, 1, num_blocks * block_size] additive, -inf beyond what a row sees.
+    own_slots: [end - start] int64, where each row's own token stands among its table's slots: its
+        position, less what the table leaves out in front.
     """
 
     start: int
     end: int
     block_ids: Tensor
     mask: Tensor
+    own_slots: Tensor
 
 
 @dataclass(frozen=True, slots=True)
 class PrefillChunk:
     """Several tokens of one sequence: rows [start, end), after `num_context` computed ones.
 
-    block_ids and mask are None for a chunk that starts its sequence: it sees only itself.
-    mask: [end - start, num_blocks * block_size] additive, -inf after each token.
+    block_ids is None for a chunk that starts its sequence: it sees only itself, and has a mask only
+        where a window cuts into it.
+    mask: [end - start, num_blocks * block_size, or end - start] additive, -inf beyond what a row
+        sees; None where that is all up to the row's own token.
+    first_slot: Where the first row's token stands among the slots of `block_ids`: `num_context`,
+        less what the table leaves out in front.
     """
 
     start: int
@@ -76,11 +86,17 @@ class PrefillChunk:
     num_context: int
     block_ids: Tensor | None
     mask: Tensor | None
+    first_slot: int
 
 
 @dataclass(frozen=True, slots=True)
 class StepBatch:
-    """One step's work on the device. `sampled` names the plan's indices, in row order."""
+    """One step's work on the device. `sampled` names the plan's indices, in row order.
+
+    Attributes:
+        window: How many positions a row sees, its own included; None for all.
+        windowed: The same rows as the layers with a window see them, where a model has both kinds.
+    """
 
     token_ids: Tensor
     positions: Tensor
@@ -89,6 +105,8 @@ class StepBatch:
     sampled: list[int]
     groups: list[DecodeGroup]
     chunks: list[PrefillChunk]
+    window: int | None = None
+    windowed: "StepBatch | None" = None
 
     @property
     def num_tokens(self) -> int:
@@ -98,12 +116,16 @@ class StepBatch:
 
 @dataclass(frozen=True, slots=True)
 class _Span:
-    """One sequence's rows [start, end): tokens [first, first + end - start) of sequence `index`."""
+    """One sequence's rows [start, end): tokens [first, first + end - start) of sequence `index`.
+
+    They see `num_blocks` blocks of its table, from `first_block` on.
+    """
 
     index: int
     start: int
     end: int
     first: int
+    first_block: int
     num_blocks: int
 
 
@@ -113,8 +135,12 @@ def pack_step(
     *,
     block_size: int,
     device: torch.device,
+    window: int | None = None,
 ) -> StepBatch:
-    """Lay out a step. Every sequence runs its new tokens from its computed ones on."""
+    """Lay out a step. Every sequence runs its new tokens from its computed ones on.
+
+    The order of rows does not depend on `window`.
+    """
     order = sorted(
         range(len(sequences)),
         key=lambda index: _group_key(sequences[index], num_new_tokens[index], block_size),
@@ -123,11 +149,12 @@ def pack_step(
     for index in order:
         first, num_new = sequences[index].num_computed_tokens, num_new_tokens[index]
         start = spans[-1].end if spans else 0
-        num_blocks = -(-(first + num_new) // block_size)
-        spans.append(_Span(index, start, start + num_new, first, num_blocks))
+        first_block = 0 if window is None else max(0, first + 1 - window) // block_size
+        num_blocks = -(-(first + num_new) // block_size) - first_block
+        spans.append(_Span(index, start, start + num_new, first, first_block, num_blocks))
     grouped = _group_decodes(spans)
     chunks = spans[sum(len(group) for group in grouped) :]
-    return _Packer(sequences, spans, block_size).pack(grouped, chunks, device)
+    return _Packer(sequences, spans, block_size, window).pack(grouped, chunks, device)
 
 
 def _group_key(sequence: RunnableSequence, num_new: int, block_size: int) -> tuple[bool, int]:
@@ -157,15 +184,15 @@ class _Packer:
     """Collects a step's integers, copies them to the device once and cuts views."""
 
     def __init__(
-        self, sequences: Run[RunnableSequence], spans: list[_Span], block_size: int
+        self,
+        sequences: Run[RunnableSequence],
+        spans: list[_Span],
+        block_size: int,
+        window: int | None,
     ) -> None:
-        self._sequences, self._spans, self._block_size = sequences, spans, block_size
-        self._tables = {
-            span.index: np.array(
-                sequences[span.index].block_table.block_ids[: span.num_blocks], np.int64
-            )
-            for span in spans
-        }
+        self._sequences, self._spans = sequences, spans
+        self._block_size, self._window = block_size, window
+        self._tables = {span.index: self._table(span) for span in spans}
 
     def pack(
         self, groups: list[list[_Span]], chunks: list[_Span], device: torch.device
@@ -190,6 +217,7 @@ class _Packer:
             slots=slots,
             sampled_rows=rows,
             sampled=[span.index for span in sampled],
+            window=self._window,
             groups=[
                 self._group(group, table, positions)
                 for group, table in zip(groups, group_tables, strict=True)
@@ -199,6 +227,13 @@ class _Packer:
                 for span in chunks
             ],
         )
+
+    def _table(self, span: _Span) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+        end = span.first_block + span.num_blocks
+        block_ids = self._sequences[span.index].block_table.block_ids[span.first_block : end]
+        table = np.array(block_ids, np.int64)
+        # A null entry (-1) lies behind every row's window; block 0 stands in, and is masked.
+        return table if self._window is None else np.maximum(table, 0)
 
     def _reaches_end(self, span: _Span) -> bool:
         return span.first + span.end - span.start == self._sequences[span.index].num_tokens
@@ -212,12 +247,11 @@ class _Packer:
 
     def _slots(self, span: _Span) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
         positions = self._positions(span)
-        blocks = self._tables[span.index][positions // self._block_size]
+        blocks = self._tables[span.index][positions // self._block_size - span.first_block]
         return np.asarray(blocks * self._block_size + positions % self._block_size)
 
     def _padded_tables(self, group: list[_Span]) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-        # Sorted by context: the last is the longest.
-        padded = np.empty((len(group), group[-1].num_blocks), np.int64)
+        padded = np.empty((len(group), _width(group)), np.int64)
         for row, span in enumerate(group):
             table = self._tables[span.index]
             padded[row, : span.num_blocks] = table
@@ -226,19 +260,39 @@ class _Packer:
 
     def _group(self, group: list[_Span], table: Tensor, positions: Tensor) -> DecodeGroup:
         start, end = group[0].start, group[-1].end
-        num_slots = group[-1].num_blocks * self._block_size
-        mask = _mask_after(positions[start:end], num_slots)
-        return DecodeGroup(start, end, table, mask.view(end - start, 1, 1, num_slots))
+        num_slots = _width(group) * self._block_size
+        own_slots = positions[start:end]
+        if self._window is not None:
+            left_out = [span.first_block * self._block_size for span in group]
+            own_slots = own_slots - torch.tensor(left_out, device=own_slots.device)
+        mask = _mask(own_slots, num_slots, self._window)
+        return DecodeGroup(
+            start, end, table, mask.view(end - start, 1, 1, num_slots), own_slots=own_slots
+        )
 
     def _chunk(self, span: _Span, table: Tensor | None, positions: Tensor) -> PrefillChunk:
+        num_rows, left_out = span.end - span.start, span.first_block * self._block_size
         mask = None
         if table is not None:
-            mask = _mask_after(positions[span.start : span.end], span.num_blocks * self._block_size)
-        return PrefillChunk(span.start, span.end, span.first, table, mask)
+            own_slots = positions[span.start : span.end] - left_out
+            mask = _mask(own_slots, span.num_blocks * self._block_size, self._window)
+        elif self._window is not None and num_rows > self._window:
+            mask = _mask(positions[span.start : span.end], num_rows, self._window)
+        return PrefillChunk(
+            span.start, span.end, span.first, table, mask, first_slot=span.first - left_out
+        )
 
 
-def _mask_after(positions: Tensor, num_slots: int) -> Tensor:
-    """[len(positions), num_slots] fp32: 0 up to and including each position, -inf after."""
-    slots = torch.arange(num_slots, device=positions.device)
-    mask = torch.zeros((len(positions), num_slots), device=positions.device)
-    return mask.masked_fill_(slots > positions[:, None], float("-inf"))
+def _width(group: list[_Span]) -> int:
+    """Return how many blocks the longest table of a group has."""
+    return max(span.num_blocks for span in group)
+
+
+def _mask(own_slots: Tensor, num_slots: int, window: int | None) -> Tensor:
+    """[len(own_slots), num_slots] fp32: 0 where a row sees the slot, -inf after it and behind."""
+    slots = torch.arange(num_slots, device=own_slots.device)
+    mask = torch.zeros((len(own_slots), num_slots), device=own_slots.device)
+    mask.masked_fill_(slots > own_slots[:, None], float("-inf"))
+    if window is not None:
+        mask.masked_fill_(slots <= own_slots[:, None] - window, float("-inf"))
+    return mask

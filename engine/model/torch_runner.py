@@ -1,5 +1,6 @@
 """The runner that runs a real model: a step's plan in, sampled tokens out."""
 
+import dataclasses
 import secrets
 import time
 from pathlib import Path
@@ -87,18 +88,29 @@ class TorchRunner:
         token_ids = [NO_TOKEN] * len(plan.sequences)
         if not plan.sequences:
             return StepResult(token_ids, time.perf_counter_ns() - started_ns, 0)
-        batch = pack_step(
-            plan.sequences,
-            plan.num_new_tokens,
-            block_size=self._kv.shape.block_size,
-            device=self._device,
-        )
+        batch = self._pack(plan)
         logits = self._model.forward(batch)
         computed_ns = time.perf_counter_ns()
         for index, token_id in zip(batch.sampled, self._sample(plan, batch, logits), strict=True):
             token_ids[index] = token_id
         sampled_ns = time.perf_counter_ns()
         return StepResult(token_ids, computed_ns - started_ns, sampled_ns - computed_ns)
+
+    def _pack(self, plan: StepPlan) -> StepBatch:
+        batch = self._pack_under(plan, self._config.uniform_window)
+        if self._config.mixes_windows:
+            windowed = self._pack_under(plan, self._config.sliding_window)
+            batch = dataclasses.replace(batch, windowed=windowed)
+        return batch
+
+    def _pack_under(self, plan: StepPlan, window: int | None) -> StepBatch:
+        return pack_step(
+            plan.sequences,
+            plan.num_new_tokens,
+            block_size=self._kv.shape.block_size,
+            device=self._device,
+            window=window,
+        )
 
     def _sample(self, plan: StepPlan, batch: StepBatch, logits: torch.Tensor) -> list[int]:
         sampled = [plan.sequences[index] for index in batch.sampled]
@@ -123,4 +135,7 @@ class TorchRunner:
             eos_token_ids=self._eos_token_ids,
             vocab_size=self._config.vocab_size,
             max_context=self._config.max_context,
+            # Where any layer attends to all positions, no block may be given back.
+            mask="causal, mixed windows" if self._config.mixes_windows else "causal",
+            sliding_window=self._config.uniform_window,
         )

@@ -66,11 +66,10 @@ class PagedAttention:
             self._decode(layer, group, query, out)
         for chunk in batch.chunks:
             rows = slice(chunk.start, chunk.end)
-            if chunk.block_ids is None:
-                self._prefill(query[rows], key[rows], value[rows], None, out[rows])
-            else:
+            keys, values = key[rows], value[rows]
+            if chunk.block_ids is not None:
                 keys, values = self._gather(layer, chunk.block_ids)
-                self._prefill(query[rows], keys, values, chunk, out[rows])
+            self._prefill(query[rows], keys, values, chunk, out[rows])
 
     def _gather(self, layer: int, block_ids: Tensor) -> tuple[Tensor, Tensor]:
         return self._kv.gather(
@@ -89,7 +88,7 @@ class PagedAttention:
         out[group.start : group.end].view(num, heads, -1, dim).copy_(attended)
 
     def _prefill(
-        self, query: Tensor, key: Tensor, value: Tensor, chunk: PrefillChunk | None, out: Tensor
+        self, query: Tensor, key: Tensor, value: Tensor, chunk: PrefillChunk, out: Tensor
     ) -> None:
         num, heads, dim = len(query), self._num_kv_heads, self._head_dim
         shared = self._num_heads // heads
@@ -97,7 +96,7 @@ class PagedAttention:
             query.view(num, heads, shared, dim).permute(1, 2, 0, 3),
             key.transpose(0, 1)[:, None].expand(heads, shared, len(key), dim),
             value.transpose(0, 1)[:, None].expand(heads, shared, len(key), dim),
-            attn_mask=None if chunk is None else chunk.mask,
-            is_causal=chunk is None,
+            attn_mask=chunk.mask,
+            is_causal=chunk.mask is None,
         )
         out.view(num, heads, shared, dim).copy_(attended.permute(2, 0, 1, 3))
