@@ -2,107 +2,33 @@
 
 A block is *active* (count 1 or more), *cached* (count 0, content kept under its hash) or *free*;
 active + cached + free = total, always. Cached blocks are taken for new data when no free one is
-left, the longest unused first.
+left, in the pool's order of eviction: the batch tier's first, the longest unused first. Blocks that
+were withdrawn are in none of the three, nor in the total.
 
 An act is recorded run by run, a run being neighbours with one fate. Keyframes are taken between
 steps only (see `kvpulse.Recorder`), when counts, tables and what was recorded agree.
 """
 
 from collections.abc import Iterable
-from operator import length_hint, mul
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from engine.errors import PoolError
-from engine.pool_results import AllocationRefusal, FreeResult, PoolAudit
-from engine.unused_blocks import UnusedBlocks
-from kvpulse.events import U64_MASK, EvictReason, FreeOutcome, Kind, block_weight
+from engine.block_table import NULL_BLOCK
+from engine.free_runs import HELD, REFUSED, TO_FREE, drop_run
+from engine.pool_results import AllocationRefusal, FreeResult
+from engine.pool_state import NO_HASH, PoolState
+from kvpulse.events import EvictReason
 
-if TYPE_CHECKING:
-    from kvpulse.recorder import Recorder
-
-NO_HASH: Final = 0
 _ONE_FREED: Final = FreeResult(0, 0, 1, 0)
 _REUSED: Final = int(EvictReason.REUSED)
 _CLEARED: Final = int(EvictReason.CLEARED)
-_HELD: Final = int(FreeOutcome.HELD)
-_TO_CACHE: Final = int(FreeOutcome.TO_CACHE)
-_TO_FREE: Final = int(FreeOutcome.TO_FREE)
-_REFUSED: Final = int(FreeOutcome.REFUSED)
 
 
-class BlockPool:
-    """Counts, free list, cached blocks in order of their last use, and the index of contents.
-
-    `watchers` maps a content hash to whoever waits for that content; when a block under that hash
-    changes state, its watchers are added to `touched` (see `wait_causes`).
-    """
-
-    def __init__(self, total_blocks: int, *, recorder: "Recorder | None" = None) -> None:
-        self.total_blocks = total_blocks
-        self.num_cached = 0
-        self.watchers: dict[int, set[int]] = {}
-        self.touched: set[int] = set()
-        # Acts, counted by block; plain integers, since a dict of enums costs more than the act.
-        self.num_allocated = 0
-        self.num_shared = 0
-        self.num_freed = 0
-        self.num_kept = 0
-        self.num_evicted = 0
-        self._recorder = recorder
-        self._counts = [0] * total_blocks
-        self._hash_of = [NO_HASH] * total_blocks
-        self._block_of: dict[int, int] = {}
-        self._weights = [block_weight(block_id) for block_id in range(total_blocks)]
-        self._free = list(range(total_blocks - 1, -1, -1))  # taken from the end
-        self._unused = UnusedBlocks(total_blocks)
-
-    @property
-    def num_free(self) -> int:
-        """Return how many blocks hold nothing."""
-        return len(self._free)
-
-    @property
-    def num_available(self) -> int:
-        """Return how many blocks can be taken: free and cached ones."""
-        return len(self._free) + self.num_cached
-
-    @property
-    def num_active(self) -> int:
-        """Return how many blocks somebody counts on."""
-        return self.total_blocks - len(self._free) - self.num_cached
-
-    @property
-    def counts(self) -> list[int]:
-        """Return the reference count of each block; not to be changed."""
-        return self._counts
-
-    @property
-    def acts(self) -> dict[Kind, int]:
-        """Return what the pool did since it was made, in blocks per kind of act."""
-        return {
-            Kind.ALLOCATE: self.num_allocated,
-            Kind.SHARE: self.num_shared,
-            Kind.FREE: self.num_freed,
-            Kind.CACHE: self.num_kept,
-            Kind.EVICT: self.num_evicted,
-        }
-
-    def block_with(self, content_hash: int) -> int | None:
-        """Return the block that keeps the content, or None."""
-        return self._block_of.get(content_hash)
-
-    def hashes(self) -> dict[int, int]:
-        """Return the content hash of each block that has one."""
-        return {block_id: content_hash for content_hash, block_id in self._block_of.items()}
-
-    def cached_blocks(self) -> list[int]:
-        """Return the cached blocks, in order of id."""
-        counts, hash_of = self._counts, self._hash_of
-        return [b for b in range(self.total_blocks) if not counts[b] and hash_of[b]]
+class BlockPool(PoolState):
+    """The acts on a pool."""
 
     def allocate(self, owner: int, n: int, tenant: int = 0) -> list[int] | AllocationRefusal:
-        """Take `n` blocks, at least 1: free ones first, then the longest unused cached ones."""
-        free, counts = self._free, self._counts
+        """Take `n` blocks, at least 1: free ones first, then cached ones in order of eviction."""
+        free, counts, first_owner = self._free, self._counts, self._first_owner
         num_free = len(free)
         if n > num_free:
             if n > num_free + self.num_cached:
@@ -114,9 +40,11 @@ class BlockPool:
         if self._recorder is not None:
             self._recorder.allocate(owner, ids, tenant)
         self.num_allocated += n
+        self.active_by_tenant[tenant] += n
         del free[-n:]
         for block_id in ids:
             counts[block_id] = 1
+            first_owner[block_id] = owner
         return ids
 
     def share(self, owner: int, ids: list[int], table: list[int], tenant: int = 0) -> None:
@@ -138,38 +66,63 @@ class BlockPool:
             for block_id in run:
                 counts[block_id] = count
             if count == 1:
-                self._reactivate(run)
+                self._reactivate(owner, run, tenant)
             table.extend(run)
             start = end
 
-    def free(self, owner: int, ids: list[int], tenant: int = 0) -> FreeResult:
+    def exchange(self, owner: int, own: list[int], kept: list[int], tenant: int = 0) -> None:
+        """Let `owner` count on `kept`, which hold the same content, instead of its `own` blocks.
+
+        Its own ones are given up. The caller puts `kept` into the table.
+        """
+        self.share(owner, kept, [], tenant)
+        self.free(owner, own, tenant)
+
+    def free(self, owner: int, ids: list[int], tenant: int = 0, tier: int = 0) -> FreeResult:
         """Drop `owner`'s reference on each of `ids`, the last first, and empty the list.
 
         Reversed, so that the tail of a chain is evicted before what it builds on. A block that
-        nobody holds is refused: recorded, counted, and passed over.
+        nobody holds is refused: recorded, counted, and passed over. What stays cached was last used
+        by somebody of this `tier`: 1, the batch tier's, is evicted before all others. Null entries
+        at the front of the table have been given back already.
         """
+        if ids and ids[0] == NULL_BLOCK:
+            del ids[: ids.count(NULL_BLOCK)]  # what slid out of a window is at the front
         n = len(ids)
         self.num_freed += n
         if n == 1:
             block_id = ids[0]
             if self._counts[block_id] == 1 and not self._hash_of[block_id]:
                 if self._recorder is not None:
-                    self._recorder.free(owner, ids, 0, _TO_FREE, tenant)
+                    self._recorder.free(owner, ids, 0, TO_FREE, tenant)
                 self._counts[block_id] = 0
+                self.active_by_tenant[tenant] -= 1
+                if self.outlived:
+                    self.outlived.discard(block_id)
                 self._free.append(ids.pop())
                 return _ONE_FREED
         tally = [0, 0, 0, 0]
+        counts, hash_of = self._counts, self._hash_of
         blocks = ids[::-1]
         ids.clear()
         while blocks:
-            count, outcome, n = self._drop_run(blocks)
+            count, outcome, n = drop_run(counts, hash_of, blocks)
             run = blocks if n == len(blocks) else blocks[:n]
             if self._recorder is not None:
                 self._recorder.free(owner, run, count, outcome, tenant)
-            if outcome == _TO_FREE:
-                self._free += run
-            elif outcome == _TO_CACHE:
-                self._keep_unused(run)
+            if outcome == HELD:
+                first_owner = self._first_owner
+                self.outlived.update([b for b in run if first_owner[b] == owner])
+            elif outcome == REFUSED:
+                self.num_refused += n
+            else:
+                self.active_by_tenant[tenant] -= n
+                if self.outlived:
+                    self.outlived.difference_update(run)
+                if outcome == TO_FREE:
+                    self._free += run
+                else:
+                    self._keep_unused(run, tier)
             tally[outcome] += n
             blocks = blocks[n:]
         return FreeResult(*tally)
@@ -201,100 +154,55 @@ class BlockPool:
             self._evict(num_cleared, 0, 0, _CLEARED)
         return num_cleared
 
-    def audit(self) -> PoolAudit:
-        """Recount the pool block by block, from its own counts."""
-        return PoolAudit(
-            total=self.total_blocks,
-            active=self.total_blocks - self._counts.count(0),
-            cached=self.num_cached,
-            free=len(self._free),
-            sum_of_counts=sum(self._counts),
-            checksum=sum(map(mul, self._weights, self._counts)) & U64_MASK,
-            largest_free_run=self._largest_free_run(),
-        )
+    def withdraw(self, n: int) -> int:
+        """Take up to `n` blocks out of service, free ones first; return how many.
 
-    def check(self) -> None:
-        """Recount everything and raise `PoolError` at the first thing that disagrees."""
-        counts, hash_of, free = self._counts, self._hash_of, self._free
-        active = {b for b in range(self.total_blocks) if counts[b]}
-        cached = set(self.cached_blocks())
-        if any(count < 0 for count in counts):
-            raise PoolError("a block has a negative count")
-        if len(set(free)) != len(free):
-            raise PoolError("a block is on the free list twice")
-        if active & set(free) or cached & set(free):
-            raise PoolError("an active or cached block is on the free list")
-        if len(active) + len(cached) + len(free) != self.total_blocks:
-            raise PoolError(
-                f"{len(active)} active + {len(cached)} cached + {len(free)} free blocks "
-                f"are not the {self.total_blocks} of the pool"
-            )
-        if len(cached) != self.num_cached:
-            raise PoolError(f"{len(cached)} blocks are cached, counted {self.num_cached}")
-        if {b: h for b, h in enumerate(hash_of) if h} != self.hashes():
-            raise PoolError("the two directions of the content index disagree")
-        if sorted(self._unused.in_order()) != sorted(cached):
-            raise PoolError("the order of unused blocks does not hold the cached ones once each")
-
-    def _drop_run(self, blocks: list[int]) -> tuple[int, int, int]:
-        """Drop a reference on the leading blocks with equal fate; return count, outcome, how many.
-
-        Counts change as the loops go, so that a block named twice ends the run.
+        Cached ones are evicted for it as far as free ones do not suffice; active ones stay. Ids do
+        not change, and the next `pool` record states the smaller total.
         """
-        counts, hash_of = self._counts, self._hash_of
-        count, kept = counts[blocks[0]] - 1, bool(hash_of[blocks[0]])
-        following = iter(blocks)
-        if count > 0:
-            outcome = _HELD
-            for block_id in following:
-                if counts[block_id] - 1 != count:
-                    break
-                counts[block_id] = count
-            else:
-                return count, outcome, len(blocks)
-        elif count < 0:
-            outcome, count = _REFUSED, 0
-            for block_id in following:
-                if counts[block_id]:
-                    break
-            else:
-                return count, outcome, len(blocks)
-        elif kept:
-            outcome = _TO_CACHE
-            for block_id in following:
-                if counts[block_id] != 1 or not hash_of[block_id]:
-                    break
-                counts[block_id] = 0
-            else:
-                return count, outcome, len(blocks)
-        else:
-            outcome = _TO_FREE
-            for block_id in following:
-                if counts[block_id] != 1 or hash_of[block_id]:
-                    break
-                counts[block_id] = 0
-            else:
-                return count, outcome, len(blocks)
-        return count, outcome, len(blocks) - length_hint(following) - 1
+        n = min(n, self.num_available)
+        if n > len(self._free):
+            self._evict(n - len(self._free), 0, 0, _CLEARED)
+        self._withdrawn += self._free[:n]  # those that would be given out last
+        del self._free[:n]
+        self.total_blocks -= n
+        return n
 
-    def _keep_unused(self, run: list[int]) -> None:
+    def restore(self, n: int) -> int:
+        """Take up to `n` withdrawn blocks into service again; return how many."""
+        n = min(n, len(self._withdrawn))
+        if n:
+            self._free[:0] = self._withdrawn[-n:]
+            del self._withdrawn[-n:]
+            self.total_blocks += n
+        return n
+
+    def announce(self, hashes: Iterable[int]) -> None:
+        """Let those who wait for some contents look again: where they are found has changed."""
+        if self.watchers:
+            self._touch(hashes)
+
+    def _keep_unused(self, run: list[int], tier: int) -> None:
         """Put blocks that keep their content at the end of the order of unused ones."""
-        self._unused.append(run)
+        self._order.append(run, tier)
         self.num_cached += len(run)
         if self.watchers:
             self._touch(map(self._hash_of.__getitem__, run))
 
-    def _reactivate(self, run: list[int]) -> None:
+    def _reactivate(self, owner: int, run: list[int], tenant: int) -> None:
         """Take cached blocks out of the order of unused ones: they are counted on again."""
         self.num_cached -= len(run)
-        self._unused.take_back(run)
+        self.active_by_tenant[tenant] += len(run)
+        for block_id in run:
+            self._first_owner[block_id] = owner
+        self._order.take_back(run)
         if self.watchers:
             self._touch(map(self._hash_of.__getitem__, run))
 
     def _evict(self, n: int, owner: int, tenant: int, reason: int) -> None:
-        """Turn the `n` longest unused cached blocks into free ones."""
+        """Turn the next `n` cached blocks into free ones."""
         # A keyframe cares which blocks are cached, not in which order: taken early is safe.
-        ids = self._unused.take_oldest(n)
+        ids = self._order.take_oldest(n)
         if self._recorder is not None:
             self._recorder.evict(ids, reason, owner, tenant)
         self.num_evicted += n
@@ -308,8 +216,8 @@ class BlockPool:
         self._free += reversed(ids)  # the longest unused one is taken first
 
     def _recycle(self, owner: int, tenant: int) -> list[int]:
-        """Evict the longest unused block and give it out, as a decode step asks of a full pool."""
-        block_id = self._unused.take_next()
+        """Evict the next block and give it out, as a decode step asks of a full pool."""
+        block_id = self._order.take_next()
         ids = [block_id]
         if self._recorder is not None:
             self._recorder.evict(ids, _REUSED, owner, tenant)
@@ -323,7 +231,9 @@ class BlockPool:
         if self._recorder is not None:
             self._recorder.allocate(owner, ids, tenant)
         self.num_allocated += 1
+        self.active_by_tenant[tenant] += 1
         self._counts[block_id] = 1
+        self._first_owner[block_id] = owner
         return ids
 
     def _touch(self, hashes: Iterable[int]) -> None:
@@ -331,9 +241,3 @@ class BlockPool:
         for content_hash in hashes:
             if content_hash in watchers:
                 self.touched |= watchers[content_hash]
-
-    def _largest_free_run(self) -> int:
-        marks = bytearray(b"x" * self.total_blocks)
-        for block_id in self._free:
-            marks[block_id] = 0x20
-        return max(map(len, marks.split(b"x")))
