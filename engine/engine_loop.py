@@ -10,7 +10,9 @@ from engine.block_pool import BlockPool
 from engine.clock import Clock
 from engine.config import EngineConfig
 from engine.errors import AccountError
+from engine.faults.pass_faults import PassFaults
 from engine.faults.protocol import FaultInjector, NoFaults
+from engine.forks.forking import Forking
 from engine.prefix_cache import PrefixCache
 from engine.recording import KeyframeSource
 from engine.reports import Reports
@@ -18,6 +20,7 @@ from engine.request import Request
 from engine.runner import ModelRunner
 from engine.scheduler import Scheduler
 from engine.sequence import Sequence
+from engine.sliding_window import SlidingWindow
 from engine.step_outcome import OutcomeTaker, StepOutcome
 from engine.tenants import TenantBook
 from engine.token_event import TokenEvent as TokenEvent
@@ -73,7 +76,14 @@ class Engine:
         self._scheduler = Scheduler(
             config, self._pool, self._cache, clock=clock, recorder=recorder, faults=self._faults
         )
-        self._outcomes = OutcomeTaker(self._scheduler, self._cache, recorder=recorder)
+        window = self.description.sliding_window
+        self._outcomes = OutcomeTaker(
+            self._scheduler,
+            self._cache,
+            Forking(self._scheduler, self._pool, recorder=recorder),
+            window=SlidingWindow(window, self._pool) if window else None,
+            recorder=recorder,
+        )
         self._tenants = TenantBook(self._scheduler.tally, recorder=recorder)
         self._reports = Reports(config, self._pool, self._scheduler, recorder=recorder)
         self._keyframes = keyframes or KeyframeSource()
@@ -82,7 +92,12 @@ class Engine:
         self._draining = False
         self._closed = False
         self._reports.state_config(self.description, max_context=self.max_context)
-        self.tick()
+        self._pass_faults: PassFaults | None = None  # what misbehaves in a whole pass
+        if type(self._faults) is not NoFaults:
+            self._pass_faults = PassFaults(
+                self._faults, self._pool, recorder=recorder, submit=self.submit
+            )
+        self._report()
 
     @property
     def has_work(self) -> bool:
@@ -150,12 +165,14 @@ class Engine:
     def step(self) -> list[TokenEvent]:
         """Run one pass and one step; return the tokens it gave."""
         clock = self._clock
+        if self._pass_faults is not None:
+            self._pass_faults.act()
         started_ns = clock.now_ns()
         plan = self._scheduler.run_pass(self.num_steps)
         self._pool_wait.set(self._scheduler.judge.num_waiting_for_pool > 0, started_ns)
         self.idle = not plan.sequences
         if self.idle:
-            self.tick()
+            self._report()
             return []
         planned_ns = clock.now_ns()
         result = self._runner.execute(plan)
@@ -167,11 +184,20 @@ class Engine:
             compute_ns=result.compute_ns,
             sample_ns=result.sample_ns,
         )
-        self.tick()
+        self._report()
         return outcome.events
+
+    def is_live(self, seq_id: int) -> bool:
+        """Return whether a sequence has not ended yet."""
+        return seq_id in self._scheduler.live
 
     def tick(self) -> None:
         """State audit and heartbeat if they are due; call it also while idle."""
+        if self._pass_faults is not None:
+            self._pass_faults.act()
+        self._report()
+
+    def _report(self) -> None:
         now_ns = self._clock.now_ns()
         if now_ns >= self._reports.due_ns:
             self._reports.state(now_ns, step=self.num_steps)
@@ -244,7 +270,7 @@ class Engine:
         self._scheduler.check()
         held = Counter(self._scheduler.leaked)
         for seq in self._scheduler.live.values():
-            held.update(seq.block_table.block_ids)
+            held.update(seq.block_table.held_ids)
         counts = self._pool.counts
         for block_id, count in enumerate(counts):
             if held[block_id] != count:

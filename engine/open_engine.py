@@ -8,7 +8,7 @@ from pathlib import Path
 from engine.clock import Clock
 from engine.config import EngineConfig
 from engine.engine_loop import Engine
-from engine.faults.protocol import FaultInjector
+from engine.faults.protocol import FaultInjector, NoFaults
 from engine.recording import KeyframeSource
 from engine.runner import ModelRunner
 from kvpulse.identity import KeyedHashes
@@ -42,6 +42,7 @@ def open_engine(
     hashes: KeyedHashes | None = None,
 ) -> tuple[Engine, Recorder | None]:
     """Return an engine that records into `journal`, and its Recorder; neither without one."""
+    faults = faults or NoFaults()
     keyframes = KeyframeSource()
     recorder = None
     if journal is not None:
@@ -52,14 +53,14 @@ def open_engine(
             block_size=config.block_size,
             snapshot=keyframes.take,
             clock=clock.now_ns,
-            wall_clock=journal.wall_clock,
+            wall_clock=faults.wall_clock(journal.wall_clock),
             segment_bytes=journal.segment_bytes,
             max_bytes=journal.max_bytes,
             run_id=journal.run_id,
         )
     engine = Engine(
         config,
-        runner,
+        faults.wrap_runner(runner),
         clock=clock,
         recorder=recorder,
         keyframes=keyframes,

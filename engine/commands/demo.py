@@ -62,8 +62,8 @@ def _say_what(options: DemoOptions) -> None:
         say(
             "without a dashboard: Streamlit is not installed (pip install 'kvpulse-app[dashboard]')"
         )
-    if options.fault:
-        say(f"with the fault {options.fault}")
+    for fault in options.faults:
+        say(f"with the fault {fault}: this engine misbehaves on purpose (docs/faults.md)")
 
 
 def _print_summary(options: DemoOptions, summary: DemoSummary) -> None:

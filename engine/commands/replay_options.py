@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+from engine.faults.options import add_fault_options
 from engine.option_types import positive, positive_duration
 from engine.simulation.trace_recording import TRACE_CONFIG, TraceRun
 from kvpulse.paths import journal_dir
@@ -55,6 +56,8 @@ def parse_options(argv: list[str]) -> ReplayOptions:
         speed=given.speed,
         seconds=given.seconds,
         max_bytes=given.max_journal_mib * MIB,
+        faults=tuple(given.fault),
+        faults_truth=given.faults_truth,
     )
     return ReplayOptions(
         trace=given.trace,
@@ -87,6 +90,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--max-journal-mib", type=positive, default=1_024, help="default 1024")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
+    help_text = "tokens from a cost model, no model: the one way there is, and the default"
+    parser.add_argument("--simulated", action="store_true", help=help_text)
+    add_fault_options(parser)
     parser.add_argument("--no-prefix-caching", action="store_true")
     parser.add_argument("--engine", default=TRACE_CONFIG.engine, help="its name in the journal")
     for name in ("total_blocks", "block_size", "max_batch", "max_queue", "token_budget"):

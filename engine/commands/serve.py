@@ -31,11 +31,11 @@ _log = logging.getLogger("kvpulse.serve")
 
 def main(argv: list[str]) -> int:
     """Serve until SIGTERM or Ctrl-C."""
-    options = parse_options(argv, default_journal=journal_dir(), default_key=key_path(store_path()))
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="serve: %(message)s")
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
+    places = {"default_journal": journal_dir(), "default_key": key_path(store_path())}
     try:
-        return asyncio.run(_Server(options).run())
+        return asyncio.run(_Server(parse_options(argv, **places)).run())
     except (ModelFileError, TorchMissingError) as error:
         print(f"kvpulse serve: {error}", file=sys.stderr)
         return EXIT_UNREACHABLE
@@ -108,8 +108,8 @@ class _Server:
             _log.info("nothing is recorded (--no-journal)")
         else:
             _log.info("recording to %s", served.recorder.directory)
-        if self._options.fault:
-            _log.warning("the fault %s is on: this engine misbehaves", self._options.fault)
+        for fault in self._options.faults:
+            _log.warning("the fault %s is on: this engine misbehaves", fault)
 
     def _say_ready(self, served: ServedEngine, listener: Listener) -> None:
         recorder = served.recorder

@@ -10,7 +10,8 @@ from typing import Final
 
 from engine.demo.workload import REAL_SHAPE, SIMULATED_SHAPE, DemoShape
 from engine.errors import EngineError
-from engine.faults.registry import FAULT_NAMES
+from engine.faults.options import add_fault_options
+from engine.faults.spec import FaultSpec
 from engine.model.model_files import find_model
 from engine.option_types import port, positive_duration
 
@@ -35,7 +36,8 @@ class DemoOptions:
 
     seconds: float | None
     why_simulated: str | None
-    fault: str
+    faults: tuple[FaultSpec, ...]
+    faults_truth: Path | None
     dashboard: bool
     pages_missing: bool
     json: bool
@@ -62,7 +64,8 @@ def parse_options(argv: Sequence[str]) -> DemoOptions:
     return DemoOptions(
         seconds=given.seconds,
         why_simulated="" if given.simulated else why_no_model(),
-        fault=given.fault,
+        faults=tuple(given.fault),
+        faults_truth=given.faults_truth,
         dashboard=not given.no_dashboard and can_show_pages(),
         pages_missing=not given.no_dashboard and not can_show_pages(),
         json=given.json,
@@ -114,7 +117,7 @@ def _parser() -> argparse.ArgumentParser:
         help="end after so long (runs until Ctrl-C)",
     )
     add("--simulated", action="store_true", help="no model and no torch")
-    add("--fault", default="", choices=("", *FAULT_NAMES), help="misbehave on purpose")
+    add_fault_options(parser)
     add("--no-dashboard", action="store_true", help="do not start the pages")
     add("--json", action="store_true", help="print the summary as one JSON object")
     add("--journal", type=Path, metavar="DIR", help="keep the journal here")

@@ -163,8 +163,10 @@ def _engine_arguments(options: DemoOptions, places: Places) -> list[str]:
     arguments += [text for tenant in TENANTS for text in ("--tenant", tenant)]
     if options.port is not None:
         arguments += ["--port", str(options.port)]
-    if options.fault:
-        arguments += ["--fault", options.fault]
+    for fault in options.faults:
+        arguments += ["--fault", str(fault)]
+    if options.faults_truth is not None:
+        arguments += ["--faults-truth", str(options.faults_truth.absolute())]
     return arguments
 
 

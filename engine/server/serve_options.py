@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Final
 
 from engine.config import EngineConfig
-from engine.faults.registry import FAULT_NAMES
+from engine.faults.options import add_fault_options
+from engine.faults.spec import FaultSpec
 from engine.option_types import duration, port, positive
 
 DEFAULT_PORT: Final = 8000
@@ -30,7 +31,8 @@ class ServeOptions:
         journal: Folder of the journal; None records nothing.
         port: None takes 8000, or the next free port.
         tenants: Names that clients send, and the alias recorded for each.
-        faults_truth: Where an injected fault writes what it did; None: nowhere.
+        faults: What is to go wrong on purpose.
+        faults_truth: Where faults write what they did; None: nowhere.
     """
 
     model: str
@@ -47,7 +49,7 @@ class ServeOptions:
     port: int | None
     allowed_hosts: tuple[str, ...]
     tenants: dict[str, str]
-    fault: str
+    faults: tuple[FaultSpec, ...]
     faults_truth: Path | None
     accounts_file: Path | None
     drain_seconds: float
@@ -91,7 +93,7 @@ def parse_options(argv: Sequence[str], *, default_journal: Path, default_key: Pa
         port=given.port,
         allowed_hosts=tuple(given.allowed_host),
         tenants=dict(given.tenant),
-        fault=given.fault,
+        faults=tuple(given.fault),
         faults_truth=given.faults_truth,
         accounts_file=given.accounts_file,
         drain_seconds=given.drain_seconds,
@@ -161,10 +163,7 @@ def _add_recording(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--key-file", type=Path, metavar="FILE", help=help_text)
     help_text = "write the engine's own accounts here at the end, as JSON"
     group.add_argument("--accounts-file", type=Path, metavar="FILE", help=help_text)
-    help_text = f"misbehave on purpose: {', '.join(FAULT_NAMES)}"
-    group.add_argument("--fault", default="", choices=("", *FAULT_NAMES), help=help_text)
-    help_text = "where the fault writes what it did, one JSON line each"
-    group.add_argument("--faults-truth", type=Path, metavar="FILE", help=help_text)
+    add_fault_options(group)
     group.add_argument("--json", action="store_true", help="say that it is ready as one JSON line")
 
 

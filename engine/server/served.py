@@ -5,7 +5,9 @@ from collections.abc import Callable
 from starlette.applications import Starlette
 
 from engine.engine_loop import Engine
-from engine.faults.registry import fault_named
+from engine.faults.protocol import FaultInjector, NoFaults
+from engine.faults.registry import build_faults
+from engine.faults.setup import FaultSetup, TruthFile
 from engine.open_engine import JournalSettings, open_engine
 from engine.server.app import build_app
 from engine.server.engine_thread import EngineThread
@@ -24,6 +26,7 @@ class ServedEngine:
     def __init__(self, options: ServeOptions, model: LoadedModel, hashes: KeyedHashes) -> None:
         self.recorder: Recorder | None = None
         self.engine: Engine | None = None
+        self.faults: FaultInjector = NoFaults()
         self._options = options
         self._model = model
         self._hashes = hashes
@@ -33,12 +36,15 @@ class ServedEngine:
         options = self._options
         journal = None if options.journal is None else JournalSettings(options.journal)
         clock = self._model.clock
+        truth = None if options.faults_truth is None else TruthFile(options.faults_truth)
+        config = options.engine_config()
+        self.faults = build_faults(options.faults, FaultSetup(clock, config, truth))
         self.engine, self.recorder = open_engine(
-            options.engine_config(),
+            config,
             self._model.runner,
             clock=clock,
             journal=journal,
-            faults=fault_named(options.fault, clock=clock, truth=options.faults_truth),
+            faults=self.faults,
             hashes=self._hashes,
         )
         return self.engine

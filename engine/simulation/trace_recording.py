@@ -9,6 +9,10 @@ from typing import Final
 from engine.accounts import Accounts
 from engine.clock import VirtualClock
 from engine.config import EngineConfig
+from engine.faults.protocol import FaultInjector
+from engine.faults.registry import build_faults
+from engine.faults.setup import FaultSetup, TruthFile
+from engine.faults.spec import FaultSpec
 from engine.open_engine import JournalSettings, open_engine
 from engine.simulation.cost_model import CostModel
 from engine.simulation.simulated_run import Progress, Simulation
@@ -55,6 +59,8 @@ class TraceRun:
         speed: Engine seconds per wall second at most; None is as fast as the machine can.
         seconds: Stop after so much engine time; None is the whole trace.
         wall_start_ns: Wall time that engine time 0 stands for.
+        faults: What is to go wrong on purpose.
+        faults_truth: Where faults write what they did; None: nowhere.
     """
 
     config: EngineConfig = TRACE_CONFIG
@@ -63,6 +69,8 @@ class TraceRun:
     seconds: float | None = None
     max_bytes: int = KEEP_ALL_BYTES
     wall_start_ns: int = WALL_START_NS
+    faults: tuple[FaultSpec, ...] = ()
+    faults_truth: Path | None = None
 
 
 def record_trace(
@@ -86,8 +94,9 @@ def record_trace(
         max_bytes=run.max_bytes,
         wall_clock=lambda: run.wall_start_ns + clock.now_ns(),
     )
+    faults = _faults(run, clock, settings)
     runner = SimulatedRunner(clock, cost=run.cost)
-    engine, recorder = open_engine(run.config, runner, clock=clock, journal=settings)
+    engine, recorder = open_engine(run.config, runner, clock=clock, journal=settings, faults=faults)
     assert recorder is not None, "a journal was asked for"
     most_ns = None if run.seconds is None else int(run.seconds * 1e9)
     ended = False
@@ -100,9 +109,9 @@ def record_trace(
             ended = ended or engine.accounts().num_events >= min_events
         return not ended
 
-    Simulation(engine, clock, requests).run(keep_on)
+    Simulation(engine, clock, requests, faults=faults).run(keep_on)
     while min_events is not None and not ended:
-        Simulation(engine, clock, requests).run(keep_on)
+        Simulation(engine, clock, requests, faults=faults).run(keep_on)
     engine.close()
     return RecordedTrace(
         accounts=engine.accounts(),
@@ -110,3 +119,9 @@ def record_trace(
         engine_ns=clock.now_ns(),
         not_written=sum(recorder.not_written().values()),
     )
+
+
+def _faults(run: TraceRun, clock: VirtualClock, settings: JournalSettings) -> FaultInjector:
+    truth = None if run.faults_truth is None else TruthFile(run.faults_truth)
+    setup = FaultSetup(clock, run.config, truth, wall_clock=settings.wall_clock)
+    return build_faults(run.faults, setup)

@@ -1,13 +1,10 @@
 """Batching, chunks, prefix hits, preemption, cancel, and what arrival decides."""
 
-import json
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.clock import VirtualClock
-from engine.faults.leaks import LeakOnCancel
 from engine.sequence import SequenceStatus
 from kvpulse.events import FinishReason, Kind
 from tests.engine.factories_engine import hash_of, make_engine, make_request, run_until_done
@@ -215,29 +212,6 @@ def test_a_cancelled_sequence_gives_all_its_blocks_back_at_once(reach):
     run_until_done(engine)
     assert engine.accounts().finished_by_reason["cancelled"] == 1
     assert engine.accounts().active_blocks == 0
-
-
-@pytest.mark.parametrize("reach", [queued, prefilling, decoding, preempted])
-def test_a_leaking_cancel_keeps_the_blocks_and_writes_down_the_truth(reach, tmp_path, caplog):
-    truth = tmp_path / "truth.jsonl"
-    engine = make_engine(faults=LeakOnCancel(clock=VirtualClock(5), truth=truth))
-    seq_id = reach(engine)
-    blocks = list(live(engine, seq_id).block_table.block_ids)
-
-    engine.cancel(seq_id)
-    engine.check()
-    engine.end_all(FinishReason.ERROR)
-    engine.check()
-
-    assert engine.accounts().leaked_blocks == len(blocks)
-    assert engine.accounts().active_blocks == len(blocks)
-    if blocks:
-        (line,) = truth.read_text().splitlines()
-        expected = {"fault": "leak_on_cancel", "t_ns": 5, "owner": seq_id, "blocks": blocks}
-        assert json.loads(line) == expected
-        assert "leak_on_cancel" in caplog.text
-    else:
-        assert not truth.exists()
 
 
 def test_an_idle_engine_still_states_audits_and_heartbeats():

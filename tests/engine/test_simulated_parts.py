@@ -10,8 +10,6 @@ from engine.clock import SystemClock, VirtualClock
 from engine.commands import bench_pool, bench_simulated, replay
 from engine.config import EngineConfig
 from engine.errors import ConfigError
-from engine.faults.protocol import NoFaults
-from engine.faults.registry import fault_named
 from engine.request import Request
 from engine.sequence import Sequence
 from engine.simulation.cost_model import CostModel, CostNoise
@@ -137,12 +135,6 @@ def test_tenants_are_numbered_on_first_use_and_nobody_is_0():
 
     assert [book.id_of(alias) for alias in ("", "b", "a", "b")] == [0, 1, 2, 1]
     assert engine._scheduler.tally.defines == 2
-
-
-def test_faults_are_named():
-    assert isinstance(fault_named("", clock=VirtualClock()), NoFaults)
-    with pytest.raises(ConfigError, match="leak_on_cancel"):
-        fault_named("nonsense", clock=VirtualClock())
 
 
 def test_a_replay_says_what_the_engine_did(tmp_path, capsys):
