@@ -9,10 +9,10 @@ from engine.pool_results import PoolAudit
 from kvpulse.events import U64_MASK
 
 if TYPE_CHECKING:
-    from engine.block_pool import BlockPool
+    from engine.pool_state import PoolState
 
 
-def recount(pool: "BlockPool", weights: list[int], free: list[int]) -> PoolAudit:
+def recount(pool: "PoolState", weights: list[int], free: list[int]) -> PoolAudit:
     """Return the pool's account, from its counts; `weights` are those of the checksum."""
     counts = pool.counts
     return PoolAudit(
@@ -26,7 +26,7 @@ def recount(pool: "BlockPool", weights: list[int], free: list[int]) -> PoolAudit
     )
 
 
-def check_states(pool: "BlockPool", free: list[int], withdrawn: list[int]) -> None:
+def check_states(pool: "PoolState", free: list[int], withdrawn: list[int]) -> None:
     """Raise `PoolError` unless each block is active, cached, free or withdrawn, once."""
     counts = pool.counts
     if any(count < 0 for count in counts):

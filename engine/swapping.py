@@ -153,7 +153,7 @@ class Swapper:
         self, kind: MoveKind, seq: Sequence, sources: list[int], targets: list[int], plan: StepPlan
     ) -> None:
         """Put moves into the plan, and record them."""
-        pairs = []
+        pairs: list[int] = []
         for source, target in zip(sources, targets, strict=True):
             plan.block_moves.append(BlockMove(kind, source, target))
             pairs += (source, target)
