@@ -17,6 +17,7 @@ from torch.nn import functional
 
 from engine.model.attention import AttentionBackend, PagedAttention
 from engine.model.kv_tensors import KvShape, KvTensors
+from engine.model.layer_windows import LayerWindows
 from engine.model.rotary import RopeScaling, rotary_table, rotate_in_place
 from engine.model.step_batch import StepBatch
 
@@ -47,14 +48,11 @@ class LlamaConfig:
     rope_scaling: RopeScaling | None = None
 
     @property
-    def uniform_window(self) -> int | None:
-        """The window that all layers share; None where any layer attends to all positions."""
-        return None if self.full_layers else self.sliding_window
-
-    @property
-    def mixes_windows(self) -> bool:
-        """Whether some layers have the window and some attend to all positions."""
-        return self.sliding_window is not None and bool(self.full_layers)
+    def windows(self) -> LayerWindows:
+        """What each layer attends to."""
+        if self.full_layers:
+            return LayerWindows(of_some_layers=self.sliding_window)
+        return LayerWindows(of_all_layers=self.sliding_window)
 
     def kv_shape(self, *, num_blocks: int, block_size: int) -> KvShape:
         """Return the shape of a KV cache for this model."""
@@ -123,7 +121,7 @@ class LlamaModel:
         self._weights = weights
         self._attention = attention or PagedAttention(kv, num_heads=config.num_heads)
         self._window_attention = self._attention
-        if config.mixes_windows:
+        if config.windows.are_mixed:
             self._window_attention = window_attention or PagedAttention(
                 kv, num_heads=config.num_heads
             )

@@ -1,31 +1,31 @@
 """The runner that runs a real model: a step's plan in, sampled tokens out."""
 
 import dataclasses
-import secrets
 import time
 from pathlib import Path
 
-import torch
-
 from engine.block_moves import apply_moves
 from engine.model.gguf_file import GgufFile
-from engine.model.kv_formats import kv_format as format_named
-from engine.model.kv_tensors import KvTensors
-from engine.model.llama import LlamaConfig, LlamaModel, LlamaWeights
 from engine.model.llama_gguf import read_config, read_weights
-from engine.model.sampling import sample
+from engine.model.paged_model import (
+    CacheSettings,
+    ModelConfig,
+    ModelWeights,
+    PagedCache,
+    build_model,
+)
 from engine.model.step_batch import StepBatch, pack_step
+from engine.model.step_sampler import StepSampler
 from engine.runner import NO_TOKEN, RunnerDescription, StepPlan, StepResult
-from engine.sequence import Sequence
 
 
 class TorchRunner:
-    """Runs a Llama-family model over a paged cache of its own. One thread at a time."""
+    """Runs a model over a paged cache of its own. One thread at a time."""
 
     def __init__(
         self,
-        config: LlamaConfig,
-        weights: LlamaWeights,
+        config: ModelConfig,
+        weights: ModelWeights,
         *,
         num_blocks: int,
         block_size: int,
@@ -36,26 +36,23 @@ class TorchRunner:
         """Allocate the cache: `num_blocks` blocks of `block_size` slots, beside the weights.
 
         Args:
-            kv_format: Name in `KV_FORMATS`; None keeps keys and values in the weights' own type.
+            config: Sizes, with latent attention or without.
+            weights: What the sizes are of.
+            num_blocks: Blocks on the weights' device.
+            block_size: Tokens of a block.
+            eos_token_ids: What ends a sequence.
+            kv_format: Name in `KV_FORMATS`; None keeps the cache in the weights' own type.
             num_host_blocks: Blocks of host memory to swap out to.
 
         Raises:
             KvFormatError: No format of that name here.
         """
         self._config = config
-        self._device = weights.embedding.device
-        shape = config.kv_shape(num_blocks=num_blocks, block_size=block_size)
-        self._kv = KvTensors(
-            shape,
-            dtype=weights.embedding.dtype,
-            kv_format=None if kv_format is None else format_named(kv_format),
-            num_host_blocks=num_host_blocks,
-            device=self._device,
-        )
-        self._model = LlamaModel(config, weights, self._kv)
+        settings = CacheSettings(num_blocks, block_size, kv_format, num_host_blocks)
+        built = build_model(config, weights, settings)
+        self._model, self._kv, self._device = built.model, built.cache, built.device
         self._eos_token_ids = eos_token_ids
-        # What an unseeded request draws from: another one in each process.
-        self._free_seed = secrets.randbits(64)
+        self._sampler = StepSampler()
 
     @classmethod
     def from_gguf(cls, path: Path, *, num_blocks: int, block_size: int) -> "TorchRunner":
@@ -77,7 +74,7 @@ class TorchRunner:
         )
 
     @property
-    def kv(self) -> KvTensors:
+    def kv(self) -> PagedCache:
         """The cache that block ids stand for."""
         return self._kv
 
@@ -91,15 +88,15 @@ class TorchRunner:
         batch = self._pack(plan)
         logits = self._model.forward(batch)
         computed_ns = time.perf_counter_ns()
-        for index, token_id in zip(batch.sampled, self._sample(plan, batch, logits), strict=True):
-            token_ids[index] = token_id
-        sampled_ns = time.perf_counter_ns()
-        return StepResult(token_ids, computed_ns - started_ns, sampled_ns - computed_ns)
+        result = StepResult(token_ids, computed_ns - started_ns, 0)
+        self._sampler.fill(result, plan, batch.sampled, logits)
+        result.sample_ns = time.perf_counter_ns() - computed_ns
+        return result
 
     def _pack(self, plan: StepPlan) -> StepBatch:
-        batch = self._pack_under(plan, self._config.uniform_window)
-        if self._config.mixes_windows:
-            windowed = self._pack_under(plan, self._config.sliding_window)
+        batch = self._pack_under(plan, self._config.windows.of_all_layers)
+        if self._config.windows.are_mixed:
+            windowed = self._pack_under(plan, self._config.windows.of_some_layers)
             batch = dataclasses.replace(batch, windowed=windowed)
         return batch
 
@@ -112,19 +109,6 @@ class TorchRunner:
             window=window,
         )
 
-    def _sample(self, plan: StepPlan, batch: StepBatch, logits: torch.Tensor) -> list[int]:
-        sampled = [plan.sequences[index] for index in batch.sampled]
-        return sample(
-            logits,
-            [sequence.sampling for sequence in sampled],
-            seeds=[self._seed_of(sequence) for sequence in sampled],
-            positions=[sequence.num_tokens for sequence in sampled],
-        )
-
-    def _seed_of(self, sequence: Sequence) -> int:
-        seed = sequence.sampling.seed
-        return self._free_seed + sequence.seq_id if seed is None else seed
-
     def describe(self) -> RunnerDescription:
         """Say what model this is and what a token of its cache weighs."""
         return RunnerDescription(
@@ -136,6 +120,6 @@ class TorchRunner:
             vocab_size=self._config.vocab_size,
             max_context=self._config.max_context,
             # Where any layer attends to all positions, no block may be given back.
-            mask="causal, mixed windows" if self._config.mixes_windows else "causal",
-            sliding_window=self._config.uniform_window,
+            mask="causal, mixed windows" if self._config.windows.are_mixed else "causal",
+            sliding_window=self._config.windows.of_all_layers,
         )

@@ -123,8 +123,8 @@ def test_chunks_and_decodes_give_the_plain_models_logits(kind, window, full_laye
     # A first chunk longer than most windows, another over it, then single tokens.
     for num_new in (20, 17, 1, 1, 1, 1, 1, 1, 1, 1):
         logits = step_logits(runner, sequence, num_new)
-        if config.uniform_window is not None:
-            forget_behind(runner, sequence, config.uniform_window)
+        if config.windows.of_all_layers is not None:
+            forget_behind(runner, sequence, config.windows.of_all_layers)
 
     expected = plain_logits(config, weights, token_ids)
     assert sequence.num_computed_tokens == 45
