@@ -30,10 +30,15 @@ class PassFaults:
 
     def act(self) -> None:
         """Do what is due; call it at the beginning of each pass, and while the engine idles."""
-        faults = self._faults
+        faults, pool = self._faults, self._pool
         faults.before_step()
         if self._recorder is not None:
             self._record_or_not(self._recorder)
+        wanted = faults.blocks_to_withdraw(pool.num_available, pool.total_blocks)
+        if wanted > 0:
+            pool.withdraw(wanted)
+        elif wanted < 0:
+            pool.restore(-wanted)
         for request in faults.requests():
             self._submit(request)
 
