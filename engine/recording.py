@@ -6,7 +6,7 @@ from engine.block_pool import BlockPool
 from engine.scheduler import Scheduler
 from engine.sequence import Sequence, SequenceStatus
 from kvpulse.events import SequenceState
-from kvpulse.keyframe import Keyframe, KeyframeSequence
+from kvpulse.keyframe import NULL_ENTRY, Keyframe, KeyframeSequence
 
 _STATES = {
     SequenceStatus.WAITING: SequenceState.WAITING,
@@ -48,7 +48,7 @@ class KeyframeSource:
 
 def _state_of(seq: Sequence) -> KeyframeSequence:
     waits = seq.status is not SequenceStatus.RUNNING
-    request = seq.request
+    request, table = seq.request, seq.block_table
     return KeyframeSequence(
         owner=seq.seq_id,
         state=_STATES[seq.status],
@@ -68,5 +68,5 @@ def _state_of(seq: Sequence) -> KeyframeSequence:
         priority=request.priority,
         tier=request.tier,
         retry=request.retry,
-        table=list(seq.block_table.block_ids),
+        table=[NULL_ENTRY] * table.num_null + table.block_ids[table.num_null :],
     )

@@ -98,13 +98,13 @@ class Scheduler:
     def end(self, seq: Sequence, reason: FinishReason) -> None:
         """Take a live sequence out, wherever it is; its blocks go back first."""
         self._take_out(seq)
-        table = seq.block_table.block_ids
-        if table:
-            lost = self._faults.kept_at_end(seq.seq_id, table, reason)
+        table = seq.block_table
+        if table.block_ids:
+            lost = self._faults.kept_at_end(seq.seq_id, table.held_ids, reason)
             if lost:
                 self._lose(seq, lost)
-            freed = list(table)
-            self._pool.free(seq.seq_id, table, seq.tenant)
+            freed = list(table.held_ids)
+            self._pool.free(seq.seq_id, table.give_up(), seq.tenant)
             unheld = [block_id for block_id in freed if not self._pool.counts[block_id]]
             twice = self._faults.freed_twice(seq.seq_id, unheld, reason)
             if twice:
@@ -195,8 +195,9 @@ class Scheduler:
 
     def _preempt(self, victim: Sequence, *, beneficiary: int) -> None:
         """Take the blocks of the last running sequence; it will compute its tokens again."""
-        num_blocks, tokens_lost = len(victim.block_table), victim.num_computed_tokens
-        freed = self._pool.free(victim.seq_id, victim.block_table.block_ids, victim.tenant)
+        held, tokens_lost = victim.block_table.give_up(), victim.num_computed_tokens
+        num_blocks = len(held)
+        freed = self._pool.free(victim.seq_id, held, victim.tenant)
         if self._recorder is not None:
             self._recorder.preempt(
                 victim.seq_id,

@@ -51,12 +51,15 @@ class Sequence:
             although the table has room.
         gang: The beam group it belongs to: its members run, wait and end together.
         host_block_ids: Host blocks that keep its KV while it is swapped out, in table order.
+        plain_sampling: True when a step gives it one token and nothing else is asked.
         num_slots_reserved: Places in the batch that it takes: all samples while unforked.
         rank_ns: When it counts as having come, after priority, tier and fairness (see
             `engine.policy.ranking`); lower goes first, and it never changes.
         deadline_ns: Engine time at which it ends with a timeout, 0 for none.
         queue_deadline_ns: Engine time until which it has to run for the first time, 0 for none.
         ran: True once it was admitted.
+        num_shared_blocks: Leading blocks that it will share with the first of its gang when the
+            gang comes back after a preemption.
         protected_until: Output tokens before which nobody takes its place at admission.
     """
 
@@ -76,11 +79,14 @@ class Sequence:
         "num_hashed_blocks",
         "num_preemptions",
         "num_prompt_tokens",
+        "num_shared_blocks",
         "num_slots",
         "num_slots_reserved",
         "num_tokens",
         "parent_id",
+        "plain_sampling",
         "prefilling",
+        "priority",
         "protected_until",
         "queue_deadline_ns",
         "ran",
@@ -114,18 +120,21 @@ class Sequence:
         self.sampling: SamplingParams = request.sampling
         self.tenant = tenant
         self.tier = request.tier
+        self.priority = request.priority
         self.root_id = seq_id
         self.parent_id = 0
         self.sample_index = 0
         self.shares_tail = False
         self.gang: Gang | None = None
         self.host_block_ids: list[int] = []
-        self.num_slots_reserved = 1
+        self.num_slots_reserved = request.sampling.num_sequences
+        self.plain_sampling = self.num_slots_reserved == 1 and not request.sampling.wants_logprobs
         self.rank_ns = 0
         self.deadline_ns = 0
         self.queue_deadline_ns = 0
         self.ran = False
         self.protected_until = 0
+        self.num_shared_blocks = 0
         self.token_ids: list[int] = list(request.prompt_token_ids)
         self.num_prompt_tokens = request.num_prompt_tokens
         self.num_tokens = self.num_prompt_tokens

@@ -36,6 +36,7 @@ class TableGrowth:
         shared = [i for i in range(first, min(end, len(table))) if counts[table[i]] > 1]
         lacking = max(end - len(table), 0)
         if not shared and not lacking:
+            seq.shares_tail = False  # its last holder
             return None
         answer = self._pool.allocate(seq.seq_id, lacking + len(shared), seq.tenant)
         if isinstance(answer, AllocationRefusal):
@@ -44,6 +45,7 @@ class TableGrowth:
             self._copy(seq, shared, answer[: len(shared)], plan)
         table += answer[len(shared) :]
         seq.num_slots = len(table) * size
+        seq.shares_tail = False
         return None
 
     def _copy(self, seq: Sequence, shared: list[int], targets: list[int], plan: StepPlan) -> None:

@@ -1,7 +1,8 @@
-"""Choose each sequence's next token from its logits.
+"""Choose next tokens from logits, and say how likely they are.
 
 Every draw takes one uniform number that depends on (seed, position) alone, so what else is in the
-batch, or whether the sequence was preempted in between, cannot change a seeded answer.
+batch, or whether the sequence was preempted in between, cannot change a seeded answer. A
+log-probability is the model's own, before temperature, top-k and top-p.
 """
 
 from collections.abc import Sequence
@@ -9,6 +10,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from engine.runner import Candidate
 from engine.sampling_params import SamplingParams
 
 MASK_64 = (1 << 64) - 1
@@ -33,8 +35,52 @@ def sample(
     token_ids: list[int] = logits.argmax(dim=-1).tolist() if len(params) else []
     for row, how in enumerate(params):
         if how.temperature >= GREEDY_BELOW:
-            token_ids[row] = _draw(logits[row], how, uniform(seeds[row], positions[row]))
+            (token_ids[row],) = _draw(logits[row], how, [uniform(seeds[row], positions[row])])
     return token_ids
+
+
+def sample_several(
+    logits: Tensor, params: SamplingParams, *, seeds: Sequence[int], position: int
+) -> list[int]:
+    """Choose a token for each seed from one row of logits, independently.
+
+    Args:
+        logits: [vocab_size] fp32.
+        position: Index that the new tokens will have in their sequences.
+    """
+    if params.temperature < GREEDY_BELOW:
+        return [int(logits.argmax())] * len(seeds)
+    return _draw(logits, params, [uniform(seed, position) for seed in seeds])
+
+
+def logprobs_of(logits: Tensor, token_ids: Sequence[Sequence[int]]) -> list[list[float]]:
+    """Return the natural log-probability of the named tokens of each row.
+
+    Args:
+        logits: [num_rows, vocab_size] fp32.
+        token_ids: Of each row, those asked for; as many as you like.
+    """
+    totals = logits.logsumexp(dim=-1)
+    rows = torch.arange(len(token_ids), device=logits.device)
+    rows = rows.repeat_interleave(torch.tensor([len(ids) for ids in token_ids], device=rows.device))
+    flat = torch.tensor([token for ids in token_ids for token in ids], device=logits.device)
+    values = iter((logits[rows, flat] - totals[rows]).tolist())
+    return [[next(values) for _ in ids] for ids in token_ids]
+
+
+def best_candidates(logits: Tensor, count: int) -> list[list[Candidate]]:
+    """Return the `count` likeliest tokens of each row with their log-probabilities, best first.
+
+    Args:
+        logits: [num_rows, vocab_size] fp32.
+        count: Cut to the size of the vocabulary.
+    """
+    scores, token_ids = logits.topk(min(count, logits.shape[-1]), dim=-1)
+    logprobs = scores - logits.logsumexp(dim=-1, keepdim=True)
+    return [
+        [Candidate(*pair) for pair in zip(ids, values, strict=True)]
+        for ids, values in zip(token_ids.tolist(), logprobs.tolist(), strict=True)
+    ]
 
 
 def uniform(seed: int, position: int) -> float:
@@ -52,8 +98,8 @@ def _mix(word: int) -> int:
     return word ^ (word >> 31)
 
 
-def _draw(logits: Tensor, params: SamplingParams, draw: float) -> int:
-    """Walk the descending cumulative probability of what top-k and top-p keep."""
+def _draw(logits: Tensor, params: SamplingParams, draws: Sequence[float]) -> list[int]:
+    """Walk the descending cumulative probability of what top-k and top-p keep, for each draw."""
     num_kept = min(params.top_k or len(logits), len(logits))
     # Stable, so that equal logits always stand in id order.
     scores, token_ids = torch.sort(logits.double(), descending=True, stable=True)
@@ -63,6 +109,8 @@ def _draw(logits: Tensor, params: SamplingParams, draw: float) -> int:
         # The smallest set that reaches top_p: one token at least.
         num_kept = int((cumulative < params.top_p).sum()) + 1
         cumulative = cumulative[:num_kept]
-    target = draw * float(cumulative[-1])
-    chosen = int(torch.searchsorted(cumulative, target, right=True))
-    return int(token_ids[min(chosen, len(cumulative) - 1)])
+    total = float(cumulative[-1])
+    targets = cumulative.new_tensor([draw * total for draw in draws])
+    chosen = torch.searchsorted(cumulative, targets, right=True)
+    drawn: list[int] = token_ids[chosen.clamp_(max=len(cumulative) - 1)].tolist()
+    return drawn

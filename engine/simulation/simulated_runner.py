@@ -3,14 +3,10 @@
 It drives the same pool and scheduler through hours of traffic in seconds.
 """
 
-from typing import Final
-
 from engine.clock import VirtualClock
 from engine.runner import NO_TOKEN, RunnerDescription, StepPlan, StepResult
 from engine.simulation.cost_model import CostModel, CostNoise
-
-SIMULATED_TOKEN: Final = 1
-SIMULATED_EOS: Final = 2
+from engine.simulation.simulated_draws import SIMULATED_EOS, SIMULATED_TOKEN, draw_more
 
 
 class SimulatedRunner:
@@ -23,8 +19,10 @@ class SimulatedRunner:
         cost: CostModel | None = None,
         max_context: int = 131_072,
         bytes_per_token: int = 131_072,
+        sliding_window: int | None = None,
         seed: int = 0,
     ) -> None:
+        """Simulate a model with these limits; a window frees blocks, but does not change costs."""
         self._clock = clock
         self._cost = cost or CostModel()
         self._noise = CostNoise(self._cost.noise_ratio, seed=seed)
@@ -36,6 +34,7 @@ class SimulatedRunner:
             eos_token_ids=(SIMULATED_EOS,),
             vocab_size=0,
             max_context=max_context,
+            sliding_window=sliding_window,
         )
 
     def execute(self, plan: StepPlan) -> StepResult:
@@ -43,6 +42,7 @@ class SimulatedRunner:
         token_ids: list[int] = []
         add = token_ids.append
         prefill_tokens = context_tokens = num_decoding = 0
+        all_plain = True
         for seq, n in zip(plan.sequences, plan.num_new_tokens, strict=True):
             num_tokens = seq.num_tokens
             if seq.prefilling:
@@ -54,6 +54,8 @@ class SimulatedRunner:
             else:
                 num_decoding += 1
                 context_tokens += num_tokens
+            if not seq.plain_sampling:
+                all_plain = False
             add(SIMULATED_EOS if num_tokens + 1 >= seq.stop_at else SIMULATED_TOKEN)
         compute_ns = self._noise.apply(
             self._cost.step_ns(
@@ -64,7 +66,10 @@ class SimulatedRunner:
         )
         sample_ns = self._cost.sample_ns
         self._clock.advance(compute_ns + sample_ns)
-        return StepResult(token_ids, compute_ns, sample_ns)
+        result = StepResult(token_ids, compute_ns, sample_ns)
+        if not all_plain:
+            draw_more(plan, result)
+        return result
 
     def describe(self) -> RunnerDescription:
         """Say what is simulated."""
