@@ -12,6 +12,14 @@ def positive(text: str) -> int:
     return value
 
 
+def whole_number(text: str) -> int:
+    """Read a whole number of 0 or more."""
+    value = _whole(text)
+    if value < 0:
+        raise ArgumentTypeError(f"{text!r} is below 0")
+    return value
+
+
 def port(text: str) -> int:
     """Read a port; 0 is any free one."""
     value = _whole(text)

@@ -18,7 +18,9 @@ from engine.admission import Rejection
 from engine.engine_loop import Engine
 from engine.errors import EngineError
 from engine.request import Request
-from engine.runner import NO_TOKEN
+from engine.server.live_requests import LiveRequest, LiveRequests, Refused, RequestEvent
+from engine.server.request_times import RequestTimes
+from engine.server.retry_after import RetryAfter
 from engine.token_event import TokenEvent
 from kvpulse.events import FinishReason
 
@@ -36,17 +38,6 @@ class EngineStoppedError(EngineError):
         super().__init__("the engine has stopped; the server log says why")
 
 
-class LiveSequence:
-    """One submitted request, as the event loop sees it."""
-
-    __slots__ = ("events", "index", "seq_id")
-
-    def __init__(self, index: int, events: asyncio.Queue[tuple[int, TokenEvent]]) -> None:
-        self.index = index  # of the prompt within its API request
-        self.events = events
-        self.seq_id = 0  # known once the engine has answered
-
-
 class EngineThread:
     """Owns the thread that owns the engine. Its public methods belong to the event loop."""
 
@@ -54,21 +45,27 @@ class EngineThread:
         self,
         build: Callable[[], Engine],
         *,
+        now_ns: Callable[[], int],
         keep_pace: Callable[[], None] | None = None,
+        retry_after: RetryAfter,
         on_failure: Callable[[], None],
     ) -> None:
         """Prepare a thread; nothing runs before `start`.
 
         Args:
             build: Builds engine and Recorder, on the thread that will own them.
-            keep_pace: Run before each step: lets a virtual clock catch up with the wall.
+            now_ns: The engine's clock.
+            keep_pace: Run before each step and act: lets a virtual clock catch up with the wall.
+            retry_after: Told of every end; says when a refused client may come back.
             on_failure: Run on the event loop should the engine raise.
         """
         self._build = build
+        self._now_ns = now_ns
         self._keep_pace = keep_pace
+        self._retry_after = retry_after
         self._on_failure = on_failure
         self._inbox: SimpleQueue[Callable[[], None]] = SimpleQueue()
-        self._live: dict[int, LiveSequence] = {}  # touched by the engine's thread alone
+        self._live = LiveRequests()  # touched by the engine's thread alone
         self._pending: set[asyncio.Future[Any]] = set()  # touched by the event loop alone
         self._thread = Thread(target=self._run, name="engine", daemon=True)
         self._num_output_tokens = 0
@@ -87,25 +84,28 @@ class EngineThread:
         self._thread.start()
         await self._ready
 
-    async def submit(self, request: Request, sequence: LiveSequence) -> Rejection | None:
+    async def submit(
+        self, request: Request, live: LiveRequest, times: RequestTimes
+    ) -> Refused | None:
         """Hand a request to the engine; None means that it was taken and that tokens will come."""
 
-        def act() -> Rejection | None:
-            admission = self._engine.submit(request)
-            sequence.seq_id = admission.seq_id
+        def act() -> Refused | None:
+            admission = self._engine.submit(times.apply(request, engine_ns=self._now_ns()))
+            live.root = admission.seq_id
             if admission.rejection is None:
-                self._live[admission.seq_id] = sequence
-            return admission.rejection
+                self._live.add(live, admission.seq_id)
+                return None
+            return self._refused(admission.rejection)
 
         return await self.ask(act)
 
-    def cancel(self, sequence: LiveSequence) -> None:
-        """End a sequence that nobody reads any more, before the next step."""
-        self._inbox.put(lambda: self._cancel(sequence))
+    def cancel(self, live: LiveRequest) -> None:
+        """End a request that nobody reads any more, before the next step."""
+        self._inbox.put(lambda: self._cancel(live))
 
-    def stop(self, sequence: LiveSequence) -> None:
-        """End a sequence that has said a stop string, before the next step."""
-        self._inbox.put(lambda: self._stop(sequence))
+    def stop(self, live: LiveRequest, seq_id: int) -> None:
+        """End one sample of a request, which has said a stop string, before the next step."""
+        self._inbox.put(lambda: self._stop(live, seq_id))
 
     async def ask(self, question: Callable[[], _Answer]) -> _Answer:
         """Answer a question on the engine's thread, between two steps."""
@@ -189,6 +189,8 @@ class EngineThread:
         """Run every act that waits; with a pause, wait that long for the first."""
         try:
             act = self._inbox.get(pause_seconds > 0, pause_seconds)
+            if self._keep_pace is not None:
+                self._keep_pace()  # an act of now is not to be dated by the last step
             while True:
                 act()
                 act = self._inbox.get(False)
@@ -197,23 +199,41 @@ class EngineThread:
 
     def _deliver(self, events: list[TokenEvent]) -> None:
         batch = []
-        self._num_output_tokens += len(events)
         for event in events:
-            ended = event.finish_reason is not None
-            take = self._live.pop if ended else self._live.get
-            sequence = take(event.seq_id, None)
-            if sequence is not None:
-                batch.append((sequence, event))
+            self._num_output_tokens += event.token_id >= 0
+            if event.finish_reason is not None:
+                self._retry_after.note_end()
+            live = self._live.route(event)
+            if event.finish_reason is FinishReason.REJECTED:
+                self._note_refusal(event, live)
+            if live is not None:
+                batch.append(RequestEvent(live, event))
         if batch:
             self._on_loop(_put_all, batch)
 
-    def _cancel(self, sequence: LiveSequence) -> None:
-        if self._live.pop(sequence.seq_id, None) is not None:
-            self._engine.cancel(sequence.seq_id)
+    def _note_refusal(self, event: TokenEvent, live: LiveRequest | None) -> None:
+        """Keep why a request that waited was refused, for the one that reads its end."""
+        rejection = self._engine.rejections.pop(event.root or event.seq_id, None)
+        if live is not None and rejection is not None:
+            live.refused = self._refused(rejection)
 
-    def _stop(self, sequence: LiveSequence) -> None:
-        if self._live.pop(sequence.seq_id, None) is not None:
-            self._engine.stop(sequence.seq_id)
+    def _refused(self, rejection: Rejection) -> Refused:
+        seconds = self._retry_after.seconds(
+            rejection.reason,
+            num_running=self._engine.num_running,
+            num_waiting=self._engine.num_waiting,
+        )
+        return Refused(rejection, seconds)
+
+    def _cancel(self, live: LiveRequest) -> None:
+        if self._live.drop(live):
+            self._engine.cancel(live.root)
+            self._retry_after.note_end()
+
+    def _stop(self, live: LiveRequest, seq_id: int) -> None:
+        if self._live.holds(live) and self._engine.stop(seq_id):
+            self._live.sample_ended(live)
+            self._retry_after.note_end()
 
     def _finish(self) -> None:
         """End what is still live, and the recording; its clients are told that we shut down."""
@@ -231,10 +251,8 @@ class EngineThread:
             _log.warning("the failed engine could not end its sequences in order")
 
     def _tell_all(self, reason: FinishReason) -> None:
-        """Send every live sequence's client a last event, and forget them."""
-        ends = [(s, TokenEvent(seq_id, NO_TOKEN, reason)) for seq_id, s in self._live.items()]
-        self._live.clear()
-        self._on_loop(_put_all, ends)
+        """Send every live request's client a last event, and forget them."""
+        self._on_loop(_put_all, self._live.end_all(reason))
 
     def _on_loop(self, call: Callable[..., object], *arguments: object) -> None:
         try:
@@ -253,6 +271,6 @@ def _give_error(answer: asyncio.Future[_Answer], error: BaseException) -> None:
         answer.set_exception(error)
 
 
-def _put_all(batch: list[tuple[LiveSequence, TokenEvent]]) -> None:
-    for sequence, event in batch:
-        sequence.events.put_nowait((sequence.index, event))
+def _put_all(batch: list[RequestEvent]) -> None:
+    for item in batch:
+        item.request.put(item.event)

@@ -1,7 +1,11 @@
-"""Send a generation as server-sent events, and end it when nobody reads them any more."""
+"""Send a generation as server-sent events, and end it when nobody reads them any more.
+
+The status is sent with the first token and not before: a request that waits may still be refused,
+and that is to be a status and not a line in a stream.
+"""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
@@ -23,18 +27,19 @@ class EventStreamResponse(Response):
         form: ReplyForm,
         *,
         include_usage: bool,
-        headers: Mapping[str, str],
     ) -> None:
         self._generation = generation
         self._form = form
         self._include_usage = include_usage
         self.status_code = 200
         self.background = None
-        self.init_headers({"cache-control": "no-cache", **headers})
-        del self.headers["content-length"]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send until the generation has ended or the client has gone."""
+        """Send until the generation has ended or the client has gone.
+
+        Raises:
+            ApiError: The request was refused before its first token; nothing was sent.
+        """
         sending = asyncio.ensure_future(self._send_all(send))
         leaving = asyncio.ensure_future(until_disconnected(receive))
         try:
@@ -48,8 +53,11 @@ class EventStreamResponse(Response):
             sending.result()
 
     async def _send_all(self, send: Send) -> None:
-        start = {"type": "http.response.start", "status": 200, "headers": self.raw_headers}
-        await send(start)
+        await self._generation.begun()
+        headers = self._generation.headers(self._form.request_id)
+        self.init_headers({"cache-control": "no-cache", **headers})
+        del self.headers["content-length"]
+        await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
         async for event in self._events():
             await send({"type": "http.response.body", "body": event, "more_body": True})
         await send({"type": "http.response.body", "body": b"", "more_body": False})

@@ -1,156 +1,151 @@
-"""One API request on its way through the engine: its sequences, their tokens, their text."""
+"""One API request on its way through the engine: its prompts, their samples, their text."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from typing import Protocol
+from dataclasses import dataclass
 
-from engine.model.chat_template import TemplateMessage
+from engine.admission import Rejection
 from engine.request import Request
-from engine.server.engine_thread import EngineThread, LiveSequence
-from engine.server.openai_errors import EngineFailedError, refusal
+from engine.server.choice_writer import ChoiceWriter
+from engine.server.engine_thread import EngineThread
+from engine.server.live_requests import GOOD_ENDS, LiveRequest, Refused, RequestEvent
+from engine.server.openai_errors import ApiError, EngineFailedError
 from engine.server.openai_replies import Choice, Usage
-from engine.server.stop_strings import StopStrings
-from engine.token_event import TokenEvent
+from engine.server.refusals import refusal
+from engine.server.request_times import RequestTimes
+from engine.server.retry_after import MIN_SECONDS
+from engine.server.text_codec import TextCodec as TextCodec
 from kvpulse.events import FinishReason, RejectReason
 
 
-class TextStream(Protocol):
-    """Turns token ids into text, holding back what is not whole yet."""
+@dataclass(frozen=True, slots=True)
+class PromptAnswers:
+    """One prompt as the engine gets it, and a writer for each of its samples."""
 
-    def push(self, token_id: int) -> str:
-        """Return the text that a token completes."""
-
-    def flush(self) -> str:
-        """Return what is still held back, at the end."""
-
-
-class TextCodec(Protocol):
-    """Turns text into token ids and back."""
-
-    def encode(self, text: str) -> list[int]:
-        """Return the ids of a text."""
-
-    def apply_chat_template(self, messages: list[TemplateMessage]) -> list[int]:
-        """Return the ids of a conversation that the model is to continue."""
-
-    def text_stream(self) -> TextStream:
-        """Return a fresh reader of generated ids."""
-
-
-class ChoiceWriter:
-    """Writes one choice: token events in, pieces of text out."""
-
-    def __init__(self, index: int, text: TextStream, stops: StopStrings) -> None:
-        self.index = index
-        self.finished = False
-        self.stopped_early = False  # by a stop string, which the engine does not know
-        self.num_tokens = 0
-        self._text = text
-        self._stops = stops
-
-    def push(self, event: TokenEvent) -> Choice | None:
-        """Take one event; return the piece to send, if there is one."""
-        if self.finished:
-            return None
-        reason = event.finish_reason
-        if reason is not None and reason not in (FinishReason.STOP, FinishReason.LENGTH):
-            raise _unfinished(reason)
-        text = self._read_token(event)
-        if self.stopped_early:
-            return self._end(text, "stop")
-        if reason is not None:
-            tail = "" if reason is FinishReason.STOP else self._text.flush()
-            cut = self._stops.push(tail)
-            return self._end(text + cut.text + self._stops.flush(), reason.name.lower())
-        return Choice(self.index, text, None) if text else None
-
-    def _read_token(self, event: TokenEvent) -> str:
-        if event.token_id < 0:
-            return ""
-        self.num_tokens += 1
-        if event.finish_reason is FinishReason.STOP:
-            return ""  # the model's end token is not text
-        cut = self._stops.push(self._text.push(event.token_id))
-        self.stopped_early = cut.stopped
-        return cut.text
-
-    def _end(self, text: str, reason: str) -> Choice:
-        self.finished = True
-        return Choice(self.index, text, reason)
+    request: Request
+    writers: Sequence[ChoiceWriter]
 
 
 class Generation:
-    """The sequences of one API request, one for each of its prompts."""
+    """The prompts of one API request; each is a request of its own to the engine."""
 
     def __init__(
-        self, engine: EngineThread, requests: Sequence[Request], writers: Sequence[ChoiceWriter]
+        self, engine: EngineThread, prompts: Sequence[PromptAnswers], times: RequestTimes
     ) -> None:
         self._engine = engine
-        self._requests = requests
-        self._writers = writers
-        self._events: asyncio.Queue[tuple[int, TokenEvent]] = asyncio.Queue()
-        self._sequences: list[LiveSequence] = []
+        self._prompts = prompts
+        self._times = times
+        self._events: asyncio.Queue[RequestEvent] = asyncio.Queue()
+        self._first: RequestEvent | None = None
+        self._live: list[LiveRequest] = []
 
     async def submit(self) -> None:
         """Hand every prompt to the engine; raise the error of the first that it refuses."""
-        for index, request in enumerate(self._requests):
-            sequence = LiveSequence(index, self._events)
-            self._sequences.append(sequence)
-            rejection = await self._engine.submit(request, sequence)
-            if rejection is not None:
-                raise refusal(rejection.reason, needed=rejection.needed, limit=rejection.limit)
+        for index, prompt in enumerate(self._prompts):
+            live = LiveRequest(index, self._events, num_answers=len(prompt.writers))
+            self._live.append(live)
+            refused = await self._engine.submit(prompt.request, live, self._times)
+            if refused is not None:
+                raise _refusal(refused, live)
+
+    async def begun(self) -> None:
+        """Wait for the first token; raise what ended the request before it."""
+        self._first = await self._events.get()
+        self._raise_bad_end(self._first)
 
     @property
     def num_choices(self) -> int:
-        """How many answers there will be."""
-        return len(self._writers)
+        """How many samples there will be."""
+        return sum(len(prompt.writers) for prompt in self._prompts)
 
     @property
-    def seq_ids(self) -> list[int]:
-        """The engine's numbers of the sequences, once submitted."""
-        return [sequence.seq_id for sequence in self._sequences]
+    def owners(self) -> list[int]:
+        """The engine's numbers of the sequences so far, each prompt's first one at its head."""
+        return list(
+            dict.fromkeys(
+                number
+                for live in self._live
+                for number in (live.root, *(seq_id for _, seq_id in sorted(live.seq_ids.items())))
+            )
+        )
+
+    def headers(self, request_id: str) -> dict[str, str]:
+        """Return the headers by which an answer is found again."""
+        return {"x-request-id": request_id, "x-kvpulse-owner": ",".join(map(str, self.owners))}
 
     async def pieces(self) -> AsyncIterator[Choice]:
         """Yield the text of all choices as it is generated, until each has finished."""
-        open_choices = len(self._writers)
+        open_choices = self.num_choices
         while open_choices:
-            index, event = await self._events.get()
-            writer = self._writers[index]
-            piece = writer.push(event)
+            item = self._first or await self._events.get()
+            self._first = None
+            self._raise_bad_end(item)
+            writer = self._prompts[item.request.index].writers[item.event.index]
+            piece = writer.push(item.event)
             if piece is None:
                 continue
             if writer.finished:
                 open_choices -= 1
             if writer.stopped_early:
-                self._engine.stop(self._sequences[index])
+                self._engine.stop(item.request, item.event.seq_id)
             yield piece
 
     async def whole(self) -> list[Choice]:
-        """Return every choice's whole text."""
-        texts = ["" for _ in self._writers]
-        reasons: list[str | None] = [None for _ in self._writers]
+        """Return the whole text of every choice; of each prompt's samples the best."""
+        texts: dict[int, str] = {}
+        reasons: dict[int, str | None] = {}
         async for piece in self.pieces():
-            texts[piece.index] += piece.text
+            texts[piece.index] = texts.get(piece.index, "") + piece.text
             reasons[piece.index] = piece.finish_reason
-        return [Choice(i, text, reasons[i]) for i, text in enumerate(texts)]
+        best = [writer for prompt in self._prompts for writer in _best(prompt)]
+        return [
+            Choice(index, texts[writer.index], reasons[writer.index])
+            for index, writer in enumerate(best)
+        ]
 
     def cancel(self) -> None:
         """End what still runs, because nobody is there to read it."""
-        for sequence in self._sequences:
-            self._engine.cancel(sequence)
+        for live in self._live:
+            self._engine.cancel(live)
 
     @property
     def usage(self) -> Usage:
-        """Tokens taken in and given out so far."""
+        """Tokens taken in and given out so far, those of samples that were not chosen too."""
+        writers = [writer for prompt in self._prompts for writer in prompt.writers]
         return Usage(
-            prompt_tokens=sum(request.num_prompt_tokens for request in self._requests),
-            completion_tokens=sum(writer.num_tokens for writer in self._writers),
+            prompt_tokens=sum(prompt.request.num_prompt_tokens for prompt in self._prompts),
+            completion_tokens=sum(writer.num_tokens for writer in writers),
         )
 
+    def _raise_bad_end(self, item: RequestEvent) -> None:
+        reason = item.event.finish_reason
+        if reason is not None and reason not in GOOD_ENDS:
+            raise _bad_end(reason, item.request)
 
-def _unfinished(reason: FinishReason) -> Exception:
-    if reason is FinishReason.CANCELLED:
-        return refusal(RejectReason.SHUTTING_DOWN, needed=0, limit=0)
+
+def _best(prompt: PromptAnswers) -> Sequence[ChoiceWriter]:
+    """Return the writers of the samples that the client gets, in the order in which it does."""
+    wanted = prompt.request.sampling.n
+    if wanted >= len(prompt.writers):
+        return prompt.writers
+    return sorted(prompt.writers, key=lambda w: w.mean_logprob, reverse=True)[:wanted]
+
+
+def _bad_end(reason: FinishReason, live: LiveRequest) -> ApiError:
+    if live.refused is not None:
+        return _refusal(live.refused, live)
+    if reason is FinishReason.CANCELLED:  # by the server's end; a client that left reads no more
+        return _ended(RejectReason.SHUTTING_DOWN, live)
     if reason is FinishReason.TIMEOUT:
-        return refusal(RejectReason.DEADLINE, needed=0, limit=0)
+        return _ended(RejectReason.DEADLINE, live)
     return EngineFailedError()
+
+
+def _ended(reason: RejectReason, live: LiveRequest) -> ApiError:
+    """Return the error of a request that ran and was ended by the engine for a reason."""
+    return _refusal(Refused(Rejection(reason, 0, 0, ""), MIN_SECONDS), live)
+
+
+def _refusal(refused: Refused, live: LiveRequest) -> ApiError:
+    seconds = refused.retry_after_seconds
+    return refusal(refused.rejection, retry_after_seconds=seconds, owner=live.root)

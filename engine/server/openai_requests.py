@@ -6,6 +6,7 @@ from typing import Final
 
 from engine.server.openai_errors import InvalidFieldError
 from engine.server.openai_fields import Fields, json_type
+from engine.server.openai_samples import SampleAsk, parse_samples
 
 MAX_STOP_STRINGS: Final = 16
 MAX_PROMPTS: Final = 64
@@ -29,6 +30,7 @@ class GenerationAsk:
     seed: int | None
     stop: tuple[str, ...]
     ignore_eos: bool
+    samples: SampleAsk
     stream: bool
     include_usage: bool
     user: str | None
@@ -66,7 +68,7 @@ def _ask(
     prompts: tuple[Prompt, ...] = (),
     messages: tuple[Message, ...] = (),
 ) -> GenerationAsk:
-    _refuse_parallel_sampling(fields)
+    stream = fields.flag("stream")
     return GenerationAsk(
         model=fields.text("model"),
         prompts=prompts,
@@ -78,7 +80,8 @@ def _ask(
         seed=_seed(fields),
         stop=_stop(fields.raw("stop")),
         ignore_eos=fields.flag("ignore_eos"),
-        stream=fields.flag("stream"),
+        samples=parse_samples(fields, is_chat=bool(messages), stream=stream),
+        stream=stream,
         include_usage=fields.object("stream_options").flag("include_usage"),
         user=fields.text("user"),
     )
@@ -88,16 +91,6 @@ def _refuse_unsupported(fields: Fields, names: tuple[str, ...]) -> None:
     for name in names:
         if fields.raw(name) not in (None, False, [], ""):
             raise InvalidFieldError(f"{name} is not supported by this server.", param=name)
-
-
-def _refuse_parallel_sampling(fields: Fields) -> None:
-    for name in ("n", "best_of"):
-        value = fields.integer(name, at_least=1)
-        if value is not None and value > 1:
-            raise InvalidFieldError(
-                f"{name} must be 1: this server samples one sequence per prompt, got {value}.",
-                param=name,
-            )
 
 
 def _top_p(fields: Fields) -> float:

@@ -13,8 +13,11 @@ from engine.server.app import build_app
 from engine.server.engine_thread import EngineThread
 from engine.server.http_guard import LOOPBACK_NAMES
 from engine.server.loaded_model import LoadedModel
-from engine.server.openai_api import OpenAiApi, ServedModel
+from engine.server.openai_api import OpenAiApi
+from engine.server.request_builder import RequestBuilder
+from engine.server.retry_after import RetryAfter
 from engine.server.serve_options import ServeOptions
+from engine.server.served_model import ServedModel
 from engine.server.tenant_aliases import TenantAliases
 from kvpulse.identity import KeyedHashes
 from kvpulse.recorder import Recorder
@@ -51,21 +54,35 @@ class ServedEngine:
 
     def thread(self, *, on_failure: Callable[[], None]) -> EngineThread:
         """Return the thread that will build and run the engine."""
-        return EngineThread(self.build, keep_pace=self._model.keep_pace, on_failure=on_failure)
+        return EngineThread(
+            self.build,
+            now_ns=self._model.clock.now_ns,
+            keep_pace=self._model.keep_pace,
+            retry_after=RetryAfter(closing_seconds=self._options.drain_seconds),
+            on_failure=on_failure,
+        )
 
     def app(self, thread: EngineThread) -> Starlette:
         """Return the HTTP application; call it once the engine is built."""
         assert self.engine is not None, "the thread has started"
-        options, description = self._options, self.engine.description
-        pool_tokens = options.num_blocks * options.block_size
+        options, config = self._options, self.engine.config
         model = ServedModel(
             names=self._model.names,
             text=self._model.text,
-            vocab_size=description.vocab_size,
-            most_tokens=min(self.engine.max_context, pool_tokens),
+            vocab_size=self.engine.description.vocab_size,
+            max_context=self.engine.max_context,
+            num_blocks=config.total_blocks,
+            block_size=config.block_size,
         )
         tenants = TenantAliases(self._hashes, configured=options.tenants)
-        api = OpenAiApi(thread, model, tenants=tenants, hashes=self._hashes)
+        builder = RequestBuilder(model, policy=config.policy, tenants=tenants, hashes=self._hashes)
+        api = OpenAiApi(
+            thread,
+            model,
+            builder,
+            max_samples=options.max_samples,
+            delay_seconds=self.faults.frontend_delay_seconds,
+        )
         allowed = {*LOOPBACK_NAMES, options.host, *options.allowed_hosts}
         return build_app(api, thread, allowed_hosts=allowed)
 

@@ -9,6 +9,7 @@ from typing import Final
 import uvicorn
 from starlette.applications import Starlette
 
+from engine.server.accept_time import TimedHttpProtocol
 from engine.server.engine_thread import EngineThread
 from engine.server.listening import Listener
 
@@ -24,7 +25,7 @@ class HttpServer(uvicorn.Server):
         config = uvicorn.Config(
             app,
             loop="asyncio",
-            http="h11",
+            http=TimedHttpProtocol,
             ws="none",
             lifespan="off",
             log_config=None,

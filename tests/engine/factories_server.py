@@ -2,8 +2,11 @@
 
 import asyncio
 import contextlib
+import json
+import socket
 from collections.abc import Iterator
 from dataclasses import dataclass
+from http.client import HTTPResponse
 from pathlib import Path
 from threading import Thread
 from time import monotonic_ns
@@ -40,8 +43,58 @@ class RunningServer:
     def accounts(self) -> dict[str, object]:
         return httpx.get(f"{self.url}/debug/accounts").json()
 
+    def post(self, body: dict[str, object], **headers: str) -> httpx.Response:
+        """Ask for a completion; `_` in a header's name stands for `-`."""
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        url = f"{self.url}/v1/completions"
+        return httpx.post(url, json=body, headers=named, timeout=60)
+
+    def is_idle(self) -> bool:
+        accounts = self.accounts()
+        return accounts["running"] == accounts["waiting"] == accounts["active_blocks"] == 0
+
+    def state(self) -> tuple[int, int]:
+        """How many run and how many wait."""
+        accounts = self.accounts()
+        return accounts["running"], accounts["waiting"]
+
+    def check(self) -> None:
+        """Let the engine recount pool and tables, on its own thread."""
+        recount = self.thread.ask(self.served.engine.check)
+        asyncio.run_coroutine_threadsafe(recount, self.loop).result(20)
+
     def stop(self) -> None:
         self.loop.call_soon_threadsafe(self.serving.stop)
+
+
+class Pending:
+    """A request that was sent and whose answer nobody has read yet."""
+
+    def __init__(self, server: RunningServer, body: dict[str, object], **headers: str) -> None:
+        host, port = server.url.removeprefix("http://").split(":")
+        self.socket = socket.create_connection((host, int(port)), timeout=60)
+        content = json.dumps(body).encode()
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        named |= {"Host": "localhost", "Content-Length": str(len(content))}
+        head = "".join(f"{name}: {value}\r\n" for name, value in named.items())
+        request = f"POST /v1/completions HTTP/1.1\r\n{head}\r\n".encode()
+        self.socket.sendall(request + content)
+
+    def begun(self) -> HTTPResponse:
+        """Wait for status and headers."""
+        response = HTTPResponse(self.socket)
+        response.begin()
+        return response
+
+    def leave(self) -> None:
+        """Close the connection, whatever the server is doing."""
+        self.socket.close()
+
+    def __enter__(self) -> "Pending":
+        return self
+
+    def __exit__(self, *ignored: object) -> None:
+        self.leave()
 
 
 def serve_options(folder: Path, *arguments: str) -> ServeOptions:

@@ -12,7 +12,7 @@ import openai
 import pytest
 
 from engine.server.request_body import MAX_BODY_BYTES
-from tests.engine.factories_server import RunningServer, running_server
+from tests.engine.factories_server import Pending, RunningServer, running_server
 from tests.shared_files import shared_path
 from tests.waiting import wait_until
 
@@ -57,16 +57,11 @@ def test_a_request_that_the_whole_pool_could_not_hold_is_refused_for_good(client
 def _filled(server: RunningServer, *, max_tokens: int) -> Iterator[None]:
     """Keep two running and two waiting, until they are done or the block ends."""
     body = {"prompt": [1, 2], "max_tokens": max_tokens, "stream": True}
-    with httpx.Client(base_url=server.url, timeout=60) as client, contextlib.ExitStack() as open_:
+    with contextlib.ExitStack() as open_:
         for expected in ((1, 0), (2, 0), (2, 1), (2, 2)):
-            open_.enter_context(client.stream("POST", "/v1/completions", json=body))
-            wait_until(lambda e=expected: _state(server) == e, timeout=30)
+            open_.enter_context(Pending(server, body))
+            wait_until(lambda e=expected: server.state() == e, timeout=30)
         yield
-
-
-def _state(server: RunningServer) -> tuple[int, int]:
-    accounts = server.accounts()
-    return accounts["running"], accounts["waiting"]
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -126,7 +121,7 @@ def test_a_draining_engine_answers_503_and_finishes_what_it_has(tmp_path):
         (b"[1]", 400, "must be an object, got an array"),
         (b'{"prompt": {"a": 1}}', 400, "got an object"),
         (b'{"prompt": [99999999999]}', 400, "Token id 99999999999 is out of vocabulary"),
-        (b'{"prompt": "x", "n": 3}', 400, "n must be 1"),
+        (b'{"prompt": "x", "n": 3}', 400, "n must be at most 2 here, got 3"),
         (b'{"prompt": "x", "max_tokens": 1e9}', 400, "must be an integer"),
         (b'{"prompt": "' + b"x" * MAX_BODY_BYTES + b'"}', 413, "larger than"),
     ],

@@ -4,8 +4,10 @@ import json
 
 import pytest
 
-from engine.server.openai_errors import ApiError, UnknownModelError, refusal
+from engine.admission import Rejection
+from engine.server.openai_errors import ApiError, UnknownModelError
 from engine.server.openai_requests import parse_chat, parse_completion
+from engine.server.refusals import refusal
 from kvpulse.events import REJECT_RULES, RejectReason
 
 
@@ -58,9 +60,16 @@ def test_null_is_the_same_as_absent():
         ({"top_p": 1.5}, "top_p"),
         ({"seed": 1 << 70}, "seed"),
         ({"seed": 1.5}, "seed"),
-        ({"n": 2}, "n"),
         ({"n": 0}, "n"),
-        ({"best_of": 3}, "best_of"),
+        ({"n": 1 << 30}, "n"),
+        ({"n": 3, "best_of": 2}, "best_of"),
+        ({"best_of": 2, "stream": True}, "stream"),
+        ({"use_beam_search": True, "stream": True}, "stream"),
+        ({"use_beam_search": 1}, "use_beam_search"),
+        ({"beam_width": 4}, "beam_width"),
+        ({"n": 3, "use_beam_search": True, "beam_width": 2}, "beam_width"),
+        ({"length_penalty": "long"}, "length_penalty"),
+        ({"early_stopping": "never"}, "early_stopping"),
         ({"stop": [""]}, "stop"),
         ({"stop": 3}, "stop"),
         ({"stream": "yes"}, "stream"),
@@ -110,10 +119,34 @@ def test_a_model_name_that_is_no_text_is_told_back_as_what_can_be_sent():
 
 @pytest.mark.parametrize("reason", RejectReason)
 def test_every_refusal_has_its_status_and_says_whether_to_retry(reason):
-    error = refusal(reason, needed=2, limit=1)
+    error = refusal(Rejection(reason, 2, 1, "as it was asked"), retry_after_seconds=7, owner=12)
 
     rule = REJECT_RULES[reason]
     assert error.status == error.body()["error"]["code"] == rule.http_status
     assert error.headers["x-should-retry"] == ("true" if rule.retryable else "false")
-    assert ("retry-after" in error.headers) == rule.retryable
+    assert error.headers.get("retry-after") == ("7" if rule.retryable else None)
     assert error.headers["x-kvpulse-reason"] == reason.name.lower()
+    assert error.headers["x-kvpulse-owner"] == "12"
+    assert len(error.message) > 30
+
+
+def test_samples_and_beams_are_read_under_the_names_that_openai_and_vllm_use():
+    sampled = parse_completion({"prompt": "x", "n": 2, "best_of": 4}).samples
+    beams = {"use_beam_search": True, "length_penalty": 0.5, "early_stopping": True}
+    searched = parse_completion({"prompt": "x", "n": 2, **beams}).samples
+    wider = parse_completion({"prompt": "x", "n": 2, "beam_width": 6, **beams}).samples
+
+    assert (sampled.n, sampled.best_of, sampled.beam_width) == (2, 4, 0)
+    assert (sampled.num_sequences, sampled.num_answers) == (4, 4)
+    assert (searched.n, searched.beam_width) == (2, 2)
+    assert (searched.length_penalty, searched.early_stopping) == (0.5, True)
+    assert (wider.num_sequences, wider.num_answers) == (6, 2)
+
+
+def test_a_chat_takes_n_and_refuses_a_best_of():
+    messages = [{"role": "user", "content": "hi"}]
+
+    assert parse_chat({"messages": messages, "n": 3, "stream": True}).samples.num_answers == 3
+    with pytest.raises(ApiError) as caught:
+        parse_chat({"messages": messages, "best_of": 3})
+    assert caught.value.param == "best_of"
