@@ -80,10 +80,16 @@ class Reports:
     def filled_slots(self, active_blocks: int) -> int:
         """Return the token slots in use in active blocks, each block once.
 
-        Shared blocks are full, so what is empty is empty in one table only: what a running
-        sequence holds beyond its computed tokens.
+        What is empty is what running sequences hold beyond their computed tokens. Shared blocks
+        are full, but for the last one of samples that have not written since they split.
         """
         empty = self._scheduler.leaked_empty_slots
+        tails: set[int] = set()
         for seq in self._scheduler.running:
+            if seq.shares_tail:
+                tail = seq.block_table.block_ids[-1]
+                if tail in tails:
+                    continue
+                tails.add(tail)
             empty += seq.num_slots - seq.num_computed_tokens
         return active_blocks * self._config.block_size - empty

@@ -1,6 +1,6 @@
 """A plain-Python ledger over a recorded stream: what the events say happened, one by one."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from kvpulse.events import (
     PoolWord,
     block_weight,
 )
+from kvpulse.keyframe import NULL_ENTRY
 from kvpulse.keyframe_decoder import decode_keyframe
 from kvpulse.reader import StreamReader
 from kvpulse.stream_values import expand_words
@@ -19,7 +20,10 @@ from kvpulse.stream_values import expand_words
 class PlainLedger:
     """Follows every record, and holds each audit and keyframe against what it knows."""
 
-    def __init__(self):
+    def __init__(self, *, window=False):
+        self.window = window
+        self.copied = defaultdict(list)
+        self.parents = {}
         self.events = Counter()
         self.counts = Counter()
         self.cached = set()
@@ -74,9 +78,32 @@ class PlainLedger:
         for block in ids:
             self.counts[block] -= 1
             assert self.counts[block] == aux
-            assert self.tables[owner].pop() == block, "freed from the end of the table"
+            self.drop(owner, block)
             if flags == FreeOutcome.TO_CACHE:
                 self.cached.add(block)
+
+    def drop(self, owner, block):
+        table = self.tables[owner]
+        if table[-1] == block:
+            table.pop()
+        elif block in self.copied[owner]:
+            self.copied[owner].remove(block)
+            table.remove(block)
+        else:
+            assert self.window, "freed from the end of the table"
+            table.remove(block)
+
+    def on_copy_on_write(self, owner, pairs, flags, aux):
+        for source, target in zip(pairs[::2], pairs[1::2], strict=True):
+            assert self.counts[source] > 1, "the last holder writes in place"
+            assert self.counts[target] == 1
+            assert self.tables[owner][-2:] == [source, target]
+            self.copied[owner].append(source)
+
+    def on_fork(self, owner, words, flags, aux):
+        assert aux in self.tables, "the parent is live"
+        self.tables[owner] = []
+        self.parents[owner] = aux
 
     def on_evict(self, owner, ids, flags, aux):
         for block in ids:
@@ -128,7 +155,10 @@ class PlainLedger:
         keyframe, _ = decode_keyframe(np.array(words, np.uint32))
         assert [self.counts[b] for b in range(len(keyframe.counts))] == list(keyframe.counts)
         assert set(keyframe.cached_blocks) == self.cached
-        found = {seq.owner: list(seq.table) for seq in keyframe.sequences}
+        found = {
+            seq.owner: [block for block in seq.table if block != NULL_ENTRY]
+            for seq in keyframe.sequences
+        }
         assert found == self.tables
         waits = {
             seq.owner: (seq.cause, [seq.blocker] if seq.blocker else [])
