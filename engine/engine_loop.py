@@ -304,6 +304,7 @@ class Engine:
             deadline_ns=request.deadline_ns,
             retry=_word(request.retry),
             request_hash=request.request_hash,
+            frontend_ns=request.frontend_ns,
             hashes=seq.block_hashes if seq is not None else (),
         )
 

@@ -91,7 +91,8 @@ class Scheduler:
         self._plan_running(plan)
         budget_left = self._config.token_budget - sum(plan.num_new_tokens)
         if self.waiting:
-            budget_left -= self._admit_waiting(plan, budget_left)
+            if self._faults.admits():
+                budget_left -= self._admit_waiting(plan, budget_left)
             self.judge.judge(self.waiting, self._pass_end(budget_left))
         return plan
 
