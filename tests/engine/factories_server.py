@@ -71,14 +71,9 @@ class Pending:
     """A request that was sent and whose answer nobody has read yet."""
 
     def __init__(self, server: RunningServer, body: dict[str, object], **headers: str) -> None:
-        host, port = server.url.removeprefix("http://").split(":")
-        self.socket = socket.create_connection((host, int(port)), timeout=60)
         content = json.dumps(body).encode()
-        named = {name.replace("_", "-"): value for name, value in headers.items()}
-        named |= {"Host": "localhost", "Content-Length": str(len(content))}
-        head = "".join(f"{name}: {value}\r\n" for name, value in named.items())
-        request = f"POST /v1/completions HTTP/1.1\r\n{head}\r\n".encode()
-        self.socket.sendall(request + content)
+        self.socket = connect(server)
+        self.socket.sendall(request_head(len(content), **headers) + content)
 
     def begun(self) -> HTTPResponse:
         """Wait for status and headers."""
@@ -95,6 +90,18 @@ class Pending:
 
     def __exit__(self, *ignored: object) -> None:
         self.leave()
+
+
+def connect(server: RunningServer) -> socket.socket:
+    host, port = server.url.removeprefix("http://").split(":")
+    return socket.create_connection((host, int(port)), timeout=60)
+
+
+def request_head(content_length: int, **headers: str) -> bytes:
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    named |= {"Host": "localhost", "Content-Length": str(content_length)}
+    lines = "".join(f"{name}: {value}\r\n" for name, value in named.items())
+    return f"POST /v1/completions HTTP/1.1\r\n{lines}\r\n".encode()
 
 
 def serve_options(folder: Path, *arguments: str) -> ServeOptions:

@@ -1,47 +1,14 @@
 """What the journal holds of requests that came over HTTP, and what it never holds."""
 
 import httpx
-import numpy as np
 
 from kvpulse.events import ArriveWord, Kind, RejectReason
-from kvpulse.reader import StreamReader
-from kvpulse.stream_values import expand_words
 from tests.engine.factories_server import running_server
+from tests.engine.factories_server_journal import Recorded
 from tests.waiting import wait_until
 
 PLANTED = "xylophone"
 ARGUMENTS = ("--simulated", "--step-ms", "1", "--max-context", "256", "--num-blocks", "32")
-
-
-class Recorded:
-    """All records of one stream, read after the server has ended."""
-
-    def __init__(self, folder) -> None:
-        self._batches = []
-        (stream,) = (folder / "journal").glob("engine/*")
-        reader = StreamReader(stream)
-        while (batch := reader.read()) is not None:
-            self._batches.append(batch)
-
-    def words(self, kind: Kind) -> list[np.ndarray]:
-        return [
-            expand_words(batch, int(index))
-            for batch in self._batches
-            for index in np.flatnonzero(batch.records["kind"] == kind)
-        ]
-
-    def field(self, kind: Kind, name: str) -> list[int]:
-        return [
-            int(value)
-            for batch in self._batches
-            for value in batch.records[name][batch.records["kind"] == kind]
-        ]
-
-    def strings(self) -> list[str]:
-        return [
-            words.astype("<u4").tobytes().rstrip(b"\0").decode()
-            for words in self.words(Kind.DEFINE)
-        ]
 
 
 def _post(server, body: dict[str, object], **headers: str) -> httpx.Response:
