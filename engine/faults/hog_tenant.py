@@ -88,6 +88,6 @@ class HogTenant(Fault):
         if not self._vocab_size:
             content = SimulatedContent(length, most + 1)
             return Request(sampling=sampling, tenant=tenant, simulated=content)
-        first = min(_FIRST_WORD, self._vocab_size - 1)
+        first = _FIRST_WORD if self._vocab_size > 2 * _FIRST_WORD else 0
         words = range(first, self._vocab_size)
         return Request(self.random.choices(words, k=length), sampling=sampling, tenant=tenant)
