@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING
 
 from engine.accounts import Accounts, SecondsCounter
 from engine.admission import Admission, AdmissionRules, Rejection
-from engine.block_hashers import block_hasher
 from engine.block_pool import BlockPool
 from engine.clock import Clock
 from engine.config import EngineConfig
@@ -13,7 +12,7 @@ from engine.errors import AccountError
 from engine.faults.pass_faults import PassFaults
 from engine.faults.protocol import FaultInjector, NoFaults
 from engine.forks.forking import Forking
-from engine.prefix_cache import PrefixCache
+from engine.prefix_index.opening import open_prefix_index
 from engine.recording import KeyframeSource
 from engine.reports import Reports
 from engine.request import Request
@@ -71,8 +70,13 @@ class Engine:
         self._rules = AdmissionRules.of(config, self.description)
         self.max_context = self._rules.max_context
         self._pool = BlockPool(config.total_blocks, recorder=recorder)
-        hasher = block_hasher(config.block_size, hashes) if config.prefix_caching else None
-        self._cache = PrefixCache(self._pool, block_size=config.block_size, hasher=hasher)
+        self._cache = open_prefix_index(
+            config.prefix_index,
+            self._pool,
+            block_size=config.block_size,
+            runner=self.description,
+            hashes=hashes,
+        )
         self._scheduler = Scheduler(
             config, self._pool, self._cache, clock=clock, recorder=recorder, faults=self._faults
         )

@@ -15,6 +15,7 @@ from kvpulse.events import WaitCause
 
 if TYPE_CHECKING:
     from engine.forks.gang import Gang
+    from engine.prefix_index.radix_index import ContentKey
 
 NEVER = 1 << 62
 
@@ -41,6 +42,7 @@ class Sequence:
         prefilling: True from admission (or resumption) until it has sampled again.
         num_slots: Tokens that fit into its block table.
         block_hashes: Content identity of its leading full blocks, as far as known.
+        content_key: Its leading full blocks as the radix index compares them; follows the tokens.
         num_hashed_blocks: How many leading blocks were offered to the prefix cache.
         computed_from: Tokens that it found in the prefix cache when it last began to run.
         next_hash_at: Computed tokens at which its next full block is offered.
@@ -68,6 +70,7 @@ class Sequence:
         "block_hashes",
         "block_table",
         "computed_from",
+        "content_key",
         "deadline_ns",
         "finished_computed_tokens",
         "first_token_ns",
@@ -149,6 +152,7 @@ class Sequence:
         self.block_table = BlockTable(block_size)
         self.num_slots = 0
         self.block_hashes: list[int] = []
+        self.content_key: ContentKey | None = None
         self.num_hashed_blocks = 0
         self.next_hash_at = NEVER
         # Account of its life, for `finish` and keyframes.

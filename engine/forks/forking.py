@@ -76,6 +76,7 @@ class Forking:
             self._pool.share(seq.seq_id, missing, table.block_ids, seq.tenant)
         seq.num_slots = other.num_slots
         seq.block_hashes = other.block_hashes.copy()
+        seq.content_key = other.content_key
         seq.num_hashed_blocks = other.num_hashed_blocks
         seq.next_hash_at = other.next_hash_at
         seq.shares_tail = other.shares_tail = other.num_computed_tokens < other.num_slots

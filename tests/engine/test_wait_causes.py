@@ -215,7 +215,7 @@ def admitted_alone(before, seq_id, still_waiting):
 
 def copied(scheduler):
     """Copy a scheduler and its pool; the hasher has no state and cannot be copied."""
-    hasher = scheduler._cache._hasher
+    hasher = getattr(scheduler._cache, "_hasher", None)
     return copy.deepcopy(scheduler, {id(hasher): hasher})
 
 
