@@ -8,7 +8,7 @@ Source: Kwon et al. 2023 (arXiv:2309.06180), section 4.3; Milakov and Gimelshein
 (arXiv:1805.02867) for the online softmax; Dao et al. 2022 (arXiv:2205.14135) for the tiling.
 """
 
-from typing import Any, Final
+from typing import Final
 
 import torch
 import triton
@@ -26,24 +26,24 @@ NO_WINDOW: Final = 2**31 - 1
 # weighted sum of values [TILE_M, TILE_D], all fp32, of the keys [first, last).
 @triton.jit  # type: ignore[untyped-decorator, unused-ignore]  # Triton ships no types.
 def attend_span(
-    query: Any,  # [TILE_M, TILE_D], in the type that is multiplied in
-    query_position: Any,  # [TILE_M]
-    first: Any,
-    last: Any,
-    kv_head: Any,  # int64
-    key_cache_ptr: Any,  # [num_blocks, block_size, num_kv_heads, head_dim]
-    value_cache_ptr: Any,  # [num_blocks, block_size, num_kv_heads, head_dim]
-    key_scales_ptr: Any,  # [num_blocks, block_size, num_kv_heads]
-    value_scales_ptr: Any,  # [num_blocks, block_size, num_kv_heads]
-    table_ptr: Any,  # [max_blocks], the sequence's
-    window: Any,
-    scale_log2: Any,
-    stride_kc_block: Any,
-    stride_kc_slot: Any,
-    stride_kc_head: Any,
-    stride_vc_block: Any,
-    stride_vc_slot: Any,
-    stride_vc_head: Any,
+    query: tl.tensor,  # [TILE_M, TILE_D], in the type that is multiplied in
+    query_position: tl.tensor,  # [TILE_M]
+    first: tl.tensor,
+    last: tl.tensor,
+    kv_head: tl.tensor,  # int64
+    key_cache_ptr: tl.tensor,  # [num_blocks, block_size, num_kv_heads, head_dim]
+    value_cache_ptr: tl.tensor,  # [num_blocks, block_size, num_kv_heads, head_dim]
+    key_scales_ptr: tl.tensor,  # [num_blocks, block_size, num_kv_heads]
+    value_scales_ptr: tl.tensor,  # [num_blocks, block_size, num_kv_heads]
+    table_ptr: tl.tensor,  # [max_blocks], the sequence's
+    window: tl.tensor,
+    scale_log2: tl.tensor,
+    stride_kc_block: tl.tensor,
+    stride_kc_slot: tl.tensor,
+    stride_kc_head: tl.tensor,
+    stride_vc_block: tl.tensor,
+    stride_vc_slot: tl.tensor,
+    stride_vc_head: tl.tensor,
     NUM_KV_HEADS: tl.constexpr,  # noqa: N803 - constexprs are in capitals
     HEAD_DIM: tl.constexpr,  # noqa: N803
     BLOCK_SIZE: tl.constexpr,  # noqa: N803
@@ -51,7 +51,7 @@ def attend_span(
     TILE_M: tl.constexpr,  # noqa: N803 - rows
     TILE_N: tl.constexpr,  # noqa: N803 - keys per round
     TILE_D: tl.constexpr,  # noqa: N803 - HEAD_DIM, padded
-) -> Any:
+) -> tl.tensor:
     dim = tl.arange(0, TILE_D)
     highest = tl.full([TILE_M], float("-inf"), dtype=tl.float32)
     total = tl.zeros([TILE_M], dtype=tl.float32)

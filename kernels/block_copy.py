@@ -1,7 +1,7 @@
 """Copy whole blocks within the caches of all layers, in one launch for a batch of pairs."""
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 import torch
 import triton
@@ -24,10 +24,10 @@ WORD_NAMES: Final = {
 # Grid: (tiles of a block, num_caches, num_pairs).
 @triton.jit  # type: ignore[untyped-decorator, unused-ignore]  # Triton ships no types.
 def _copy_blocks_kernel(
-    addresses_ptr: Any,  # [num_caches] int64: where each cache begins
-    sources_ptr: Any,  # [num_pairs]
-    targets_ptr: Any,  # [num_pairs]
-    words_per_block: Any,
+    addresses_ptr: tl.tensor,  # [num_caches] int64: where each cache begins
+    sources_ptr: tl.tensor,  # [num_pairs]
+    targets_ptr: tl.tensor,  # [num_pairs]
+    words_per_block: tl.tensor,
     WORD: tl.constexpr,  # noqa: N803 - constexprs are in capitals
     TILE_W: tl.constexpr,  # noqa: N803
 ) -> None:

@@ -1,7 +1,5 @@
 """Paged decode attention, one program per sequence and key head: for batches that fill the GPU."""
 
-from typing import Any
-
 import torch
 import triton
 import triton.language as tl
@@ -24,27 +22,27 @@ from kernels.tiles import DecodeTiles, decode_tiles
 # shows, TILE_N tokens at a time. Grid: (num_seqs, num_kv_heads).
 @triton.jit  # type: ignore[untyped-decorator, unused-ignore]  # Triton ships no types.
 def _paged_decode_kernel(
-    query_ptr: Any,  # [num_seqs, num_heads, head_dim]
-    key_cache_ptr: Any,  # [num_blocks, block_size, num_kv_heads, head_dim]
-    value_cache_ptr: Any,  # [num_blocks, block_size, num_kv_heads, head_dim]
-    key_scales_ptr: Any,  # [num_blocks, block_size, num_kv_heads], or the cache again
-    value_scales_ptr: Any,  # [num_blocks, block_size, num_kv_heads], or the cache again
-    block_tables_ptr: Any,  # [num_seqs, max_blocks]
-    context_lens_ptr: Any,  # [num_seqs]
-    out_ptr: Any,  # [num_seqs, num_heads, head_dim]
-    window: Any,
-    scale_log2: Any,
-    stride_q_seq: Any,
-    stride_q_head: Any,
-    stride_kc_block: Any,
-    stride_kc_slot: Any,
-    stride_kc_head: Any,
-    stride_vc_block: Any,
-    stride_vc_slot: Any,
-    stride_vc_head: Any,
-    stride_bt_seq: Any,
-    stride_o_seq: Any,
-    stride_o_head: Any,
+    query_ptr: tl.tensor,  # [num_seqs, num_heads, head_dim]
+    key_cache_ptr: tl.tensor,  # [num_blocks, block_size, num_kv_heads, head_dim]
+    value_cache_ptr: tl.tensor,  # [num_blocks, block_size, num_kv_heads, head_dim]
+    key_scales_ptr: tl.tensor,  # [num_blocks, block_size, num_kv_heads], or the cache again
+    value_scales_ptr: tl.tensor,  # [num_blocks, block_size, num_kv_heads], or the cache again
+    block_tables_ptr: tl.tensor,  # [num_seqs, max_blocks]
+    context_lens_ptr: tl.tensor,  # [num_seqs]
+    out_ptr: tl.tensor,  # [num_seqs, num_heads, head_dim]
+    window: tl.tensor,
+    scale_log2: tl.tensor,
+    stride_q_seq: tl.tensor,
+    stride_q_head: tl.tensor,
+    stride_kc_block: tl.tensor,
+    stride_kc_slot: tl.tensor,
+    stride_kc_head: tl.tensor,
+    stride_vc_block: tl.tensor,
+    stride_vc_slot: tl.tensor,
+    stride_vc_head: tl.tensor,
+    stride_bt_seq: tl.tensor,
+    stride_o_seq: tl.tensor,
+    stride_o_head: tl.tensor,
     NUM_KV_HEADS: tl.constexpr,  # noqa: N803 - constexprs are in capitals
     NUM_SHARED: tl.constexpr,  # noqa: N803 - query heads per key head
     HEAD_DIM: tl.constexpr,  # noqa: N803

@@ -1,7 +1,5 @@
 """Chunked prefill attention: several new tokens of each sequence over the blocks of its table."""
 
-from typing import Any
-
 import torch
 import triton
 import triton.language as tl
@@ -31,28 +29,28 @@ from kernels.tiles import PrefillTiles, prefill_tiles
 # programs past the end of a shorter chunk return at once.
 @triton.jit  # type: ignore[untyped-decorator, unused-ignore]  # Triton ships no types.
 def _paged_prefill_kernel(
-    query_ptr: Any,  # [num_tokens, num_heads, head_dim]
-    key_cache_ptr: Any,  # [num_blocks, block_size, num_kv_heads, head_dim]
-    value_cache_ptr: Any,  # [num_blocks, block_size, num_kv_heads, head_dim]
-    key_scales_ptr: Any,  # [num_blocks, block_size, num_kv_heads], or the cache again
-    value_scales_ptr: Any,  # [num_blocks, block_size, num_kv_heads], or the cache again
-    block_tables_ptr: Any,  # [num_seqs, max_blocks]
-    query_starts_ptr: Any,  # [num_seqs + 1]
-    context_lens_ptr: Any,  # [num_seqs]
-    out_ptr: Any,  # [num_tokens, num_heads, head_dim]
-    window: Any,
-    scale_log2: Any,
-    stride_q_token: Any,
-    stride_q_head: Any,
-    stride_kc_block: Any,
-    stride_kc_slot: Any,
-    stride_kc_head: Any,
-    stride_vc_block: Any,
-    stride_vc_slot: Any,
-    stride_vc_head: Any,
-    stride_bt_seq: Any,
-    stride_o_token: Any,
-    stride_o_head: Any,
+    query_ptr: tl.tensor,  # [num_tokens, num_heads, head_dim]
+    key_cache_ptr: tl.tensor,  # [num_blocks, block_size, num_kv_heads, head_dim]
+    value_cache_ptr: tl.tensor,  # [num_blocks, block_size, num_kv_heads, head_dim]
+    key_scales_ptr: tl.tensor,  # [num_blocks, block_size, num_kv_heads], or the cache again
+    value_scales_ptr: tl.tensor,  # [num_blocks, block_size, num_kv_heads], or the cache again
+    block_tables_ptr: tl.tensor,  # [num_seqs, max_blocks]
+    query_starts_ptr: tl.tensor,  # [num_seqs + 1]
+    context_lens_ptr: tl.tensor,  # [num_seqs]
+    out_ptr: tl.tensor,  # [num_tokens, num_heads, head_dim]
+    window: tl.tensor,
+    scale_log2: tl.tensor,
+    stride_q_token: tl.tensor,
+    stride_q_head: tl.tensor,
+    stride_kc_block: tl.tensor,
+    stride_kc_slot: tl.tensor,
+    stride_kc_head: tl.tensor,
+    stride_vc_block: tl.tensor,
+    stride_vc_slot: tl.tensor,
+    stride_vc_head: tl.tensor,
+    stride_bt_seq: tl.tensor,
+    stride_o_token: tl.tensor,
+    stride_o_head: tl.tensor,
     NUM_KV_HEADS: tl.constexpr,  # noqa: N803 - constexprs are in capitals
     NUM_SHARED: tl.constexpr,  # noqa: N803 - query heads per key head
     HEAD_DIM: tl.constexpr,  # noqa: N803

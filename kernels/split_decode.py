@@ -7,8 +7,6 @@ Source: flash decoding, as described by Dao et al. 2023 (the note "Flash-Decodin
 inference"); the merge is the associative rule of Ye et al. 2025 (arXiv:2501.01005), section 2.2.
 """
 
-from typing import Any
-
 import torch
 import triton
 import triton.language as tl
@@ -31,26 +29,26 @@ from kernels.tiles import DecodeTiles, decode_tiles
 # shows. Grid: (num_seqs, num_kv_heads, num_splits).
 @triton.jit  # type: ignore[untyped-decorator, unused-ignore]  # Triton ships no types.
 def _split_decode_kernel(
-    query_ptr: Any,  # [num_seqs, num_heads, head_dim]
-    key_cache_ptr: Any,  # [num_blocks, block_size, num_kv_heads, head_dim]
-    value_cache_ptr: Any,  # [num_blocks, block_size, num_kv_heads, head_dim]
-    key_scales_ptr: Any,  # [num_blocks, block_size, num_kv_heads], or the cache again
-    value_scales_ptr: Any,  # [num_blocks, block_size, num_kv_heads], or the cache again
-    block_tables_ptr: Any,  # [num_seqs, max_blocks]
-    context_lens_ptr: Any,  # [num_seqs]
-    partial_ptr: Any,  # [num_seqs, num_heads, num_splits, head_dim] fp32
-    lse_ptr: Any,  # [num_seqs, num_heads, num_splits] fp32, base 2
-    window: Any,
-    scale_log2: Any,
-    stride_q_seq: Any,
-    stride_q_head: Any,
-    stride_kc_block: Any,
-    stride_kc_slot: Any,
-    stride_kc_head: Any,
-    stride_vc_block: Any,
-    stride_vc_slot: Any,
-    stride_vc_head: Any,
-    stride_bt_seq: Any,
+    query_ptr: tl.tensor,  # [num_seqs, num_heads, head_dim]
+    key_cache_ptr: tl.tensor,  # [num_blocks, block_size, num_kv_heads, head_dim]
+    value_cache_ptr: tl.tensor,  # [num_blocks, block_size, num_kv_heads, head_dim]
+    key_scales_ptr: tl.tensor,  # [num_blocks, block_size, num_kv_heads], or the cache again
+    value_scales_ptr: tl.tensor,  # [num_blocks, block_size, num_kv_heads], or the cache again
+    block_tables_ptr: tl.tensor,  # [num_seqs, max_blocks]
+    context_lens_ptr: tl.tensor,  # [num_seqs]
+    partial_ptr: tl.tensor,  # [num_seqs, num_heads, num_splits, head_dim] fp32
+    lse_ptr: tl.tensor,  # [num_seqs, num_heads, num_splits] fp32, base 2
+    window: tl.tensor,
+    scale_log2: tl.tensor,
+    stride_q_seq: tl.tensor,
+    stride_q_head: tl.tensor,
+    stride_kc_block: tl.tensor,
+    stride_kc_slot: tl.tensor,
+    stride_kc_head: tl.tensor,
+    stride_vc_block: tl.tensor,
+    stride_vc_slot: tl.tensor,
+    stride_vc_head: tl.tensor,
+    stride_bt_seq: tl.tensor,
     NUM_SPLITS: tl.constexpr,  # noqa: N803 - constexprs are in capitals
     NUM_KV_HEADS: tl.constexpr,  # noqa: N803
     NUM_SHARED: tl.constexpr,  # noqa: N803 - query heads per key head
@@ -125,11 +123,11 @@ def _split_decode_kernel(
 # One program adds up the parts of one sequence and one query head. Grid: (num_seqs, num_heads).
 @triton.jit  # type: ignore[untyped-decorator, unused-ignore]  # Triton ships no types.
 def _merge_splits_kernel(
-    partial_ptr: Any,  # [num_seqs, num_heads, num_splits, head_dim] fp32
-    lse_ptr: Any,  # [num_seqs, num_heads, num_splits] fp32, base 2
-    out_ptr: Any,  # [num_seqs, num_heads, head_dim]
-    stride_o_seq: Any,
-    stride_o_head: Any,
+    partial_ptr: tl.tensor,  # [num_seqs, num_heads, num_splits, head_dim] fp32
+    lse_ptr: tl.tensor,  # [num_seqs, num_heads, num_splits] fp32, base 2
+    out_ptr: tl.tensor,  # [num_seqs, num_heads, head_dim]
+    stride_o_seq: tl.tensor,
+    stride_o_head: tl.tensor,
     NUM_SPLITS: tl.constexpr,  # noqa: N803
     HEAD_DIM: tl.constexpr,  # noqa: N803
     TILE_S: tl.constexpr,  # noqa: N803 - NUM_SPLITS, padded

@@ -1,7 +1,5 @@
 """Write new keys and values into their slots of the paged cache, in one launch."""
 
-from typing import Any
-
 import triton
 import triton.language as tl
 from torch import Tensor
@@ -14,21 +12,21 @@ from kernels.shapes import require_cache_pair, require_dense_rows
 # Grid: (num_tokens,).
 @triton.jit  # type: ignore[untyped-decorator, unused-ignore]  # Triton ships no types.
 def _store_kv_kernel(
-    key_ptr: Any,  # [num_tokens, num_kv_heads, head_dim]
-    value_ptr: Any,  # [num_tokens, num_kv_heads, head_dim]
-    slots_ptr: Any,  # [num_tokens]
-    key_cache_ptr: Any,  # [num_blocks, block_size, num_kv_heads, head_dim]
-    value_cache_ptr: Any,  # [num_blocks, block_size, num_kv_heads, head_dim]
-    stride_k_token: Any,
-    stride_k_head: Any,
-    stride_v_token: Any,
-    stride_v_head: Any,
-    stride_kc_block: Any,
-    stride_kc_slot: Any,
-    stride_kc_head: Any,
-    stride_vc_block: Any,
-    stride_vc_slot: Any,
-    stride_vc_head: Any,
+    key_ptr: tl.tensor,  # [num_tokens, num_kv_heads, head_dim]
+    value_ptr: tl.tensor,  # [num_tokens, num_kv_heads, head_dim]
+    slots_ptr: tl.tensor,  # [num_tokens]
+    key_cache_ptr: tl.tensor,  # [num_blocks, block_size, num_kv_heads, head_dim]
+    value_cache_ptr: tl.tensor,  # [num_blocks, block_size, num_kv_heads, head_dim]
+    stride_k_token: tl.tensor,
+    stride_k_head: tl.tensor,
+    stride_v_token: tl.tensor,
+    stride_v_head: tl.tensor,
+    stride_kc_block: tl.tensor,
+    stride_kc_slot: tl.tensor,
+    stride_kc_head: tl.tensor,
+    stride_vc_block: tl.tensor,
+    stride_vc_slot: tl.tensor,
+    stride_vc_head: tl.tensor,
     NUM_KV_HEADS: tl.constexpr,  # noqa: N803 - constexprs are in capitals
     HEAD_DIM: tl.constexpr,  # noqa: N803
     BLOCK_SIZE: tl.constexpr,  # noqa: N803
@@ -68,11 +66,11 @@ def _store_kv_kernel(
 # Part of a program: codes one token's vectors, a row per head, and writes codes and scales.
 @triton.jit  # type: ignore[untyped-decorator, unused-ignore]  # Triton ships no types.
 def _quantise_rows(
-    source_ptr: Any,  # [num_kv_heads, head_dim], the token's
-    target_ptr: Any,  # [num_kv_heads, head_dim], the slot's
-    scales_ptr: Any,  # [num_kv_heads], the slot's
-    stride_s_head: Any,
-    stride_t_head: Any,
+    source_ptr: tl.tensor,  # [num_kv_heads, head_dim], the token's
+    target_ptr: tl.tensor,  # [num_kv_heads, head_dim], the slot's
+    scales_ptr: tl.tensor,  # [num_kv_heads], the slot's
+    stride_s_head: tl.tensor,
+    stride_t_head: tl.tensor,
     NUM_KV_HEADS: tl.constexpr,  # noqa: N803
     HEAD_DIM: tl.constexpr,  # noqa: N803
     TILE_H: tl.constexpr,  # noqa: N803 - NUM_KV_HEADS, padded
@@ -104,23 +102,23 @@ def _quantise_rows(
 # Grid: (num_tokens,).
 @triton.jit  # type: ignore[untyped-decorator, unused-ignore]  # Triton ships no types.
 def _store_codes_kernel(
-    key_ptr: Any,  # [num_tokens, num_kv_heads, head_dim]
-    value_ptr: Any,  # [num_tokens, num_kv_heads, head_dim]
-    slots_ptr: Any,  # [num_tokens]
-    key_cache_ptr: Any,  # [num_blocks, block_size, num_kv_heads, head_dim] int8
-    value_cache_ptr: Any,  # [num_blocks, block_size, num_kv_heads, head_dim] int8
-    key_scales_ptr: Any,  # [num_blocks, block_size, num_kv_heads] fp32
-    value_scales_ptr: Any,  # [num_blocks, block_size, num_kv_heads] fp32
-    stride_k_token: Any,
-    stride_k_head: Any,
-    stride_v_token: Any,
-    stride_v_head: Any,
-    stride_kc_block: Any,
-    stride_kc_slot: Any,
-    stride_kc_head: Any,
-    stride_vc_block: Any,
-    stride_vc_slot: Any,
-    stride_vc_head: Any,
+    key_ptr: tl.tensor,  # [num_tokens, num_kv_heads, head_dim]
+    value_ptr: tl.tensor,  # [num_tokens, num_kv_heads, head_dim]
+    slots_ptr: tl.tensor,  # [num_tokens]
+    key_cache_ptr: tl.tensor,  # [num_blocks, block_size, num_kv_heads, head_dim] int8
+    value_cache_ptr: tl.tensor,  # [num_blocks, block_size, num_kv_heads, head_dim] int8
+    key_scales_ptr: tl.tensor,  # [num_blocks, block_size, num_kv_heads] fp32
+    value_scales_ptr: tl.tensor,  # [num_blocks, block_size, num_kv_heads] fp32
+    stride_k_token: tl.tensor,
+    stride_k_head: tl.tensor,
+    stride_v_token: tl.tensor,
+    stride_v_head: tl.tensor,
+    stride_kc_block: tl.tensor,
+    stride_kc_slot: tl.tensor,
+    stride_kc_head: tl.tensor,
+    stride_vc_block: tl.tensor,
+    stride_vc_slot: tl.tensor,
+    stride_vc_head: tl.tensor,
     NUM_KV_HEADS: tl.constexpr,  # noqa: N803
     HEAD_DIM: tl.constexpr,  # noqa: N803
     BLOCK_SIZE: tl.constexpr,  # noqa: N803

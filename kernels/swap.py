@@ -5,7 +5,6 @@ staging buffer is contiguous, block after block, so that a pinned host buffer ta
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 import triton
@@ -22,10 +21,10 @@ from kernels.shapes import require_shape
 # buffer. Grid: (tiles of a block, num_caches, num_moved).
 @triton.jit  # type: ignore[untyped-decorator, unused-ignore]  # Triton ships no types.
 def _swap_blocks_kernel(
-    addresses_ptr: Any,  # [num_caches] int64: where each cache begins
-    block_ids_ptr: Any,  # [num_moved]
-    staging_ptr: Any,  # [num_moved, num_caches, words_per_block]
-    words_per_block: Any,
+    addresses_ptr: tl.tensor,  # [num_caches] int64: where each cache begins
+    block_ids_ptr: tl.tensor,  # [num_moved]
+    staging_ptr: tl.tensor,  # [num_moved, num_caches, words_per_block]
+    words_per_block: tl.tensor,
     WORD: tl.constexpr,  # noqa: N803 - constexprs are in capitals
     TILE_W: tl.constexpr,  # noqa: N803
     TO_STAGING: tl.constexpr,  # noqa: N803
