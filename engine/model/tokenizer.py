@@ -161,14 +161,14 @@ def _end_tokens(file: GgufFile) -> tuple[int, ...]:
 
 def _bytes_of_tokens(tokens: list[str], special: set[int]) -> list[bytes]:
     """Undo GPT-2's spelling of bytes as printable characters, for each token."""
-    byte_of = {character: byte for byte, character in _byte_spelling().items()}
+    byte_of = {character: byte for byte, character in byte_spelling().items()}
     return [
         b"" if index in special else bytes(byte_of[character] for character in token)
         for index, token in enumerate(tokens)
     ]
 
 
-def _byte_spelling() -> dict[int, str]:
+def byte_spelling() -> dict[int, str]:
     """Return the character that stands for each byte: itself where printable, else U+0100 on.
 
     Source: Radford et al. 2019 (GPT-2), `bytes_to_unicode` of the published encoder.

@@ -1,0 +1,1 @@
+"""A model as a folder of Hugging Face's layout: config.json, safetensors, tokenizer.json."""
