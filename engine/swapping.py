@@ -80,7 +80,7 @@ class Swapper:
         )
         for index, host in zip(filled, hosts, strict=True):
             seq.host_block_ids[index] = host
-        freed = self._pool.free(owner, table, tenant, seq.tier)
+        freed = self._pool.free(owner, seq.block_table.give_up(), tenant, seq.tier)
         seq.num_slots = 0
         return SwapResult(len(hosts), freed)
 
@@ -122,10 +122,11 @@ class Swapper:
             self._state(MoveKind.SWAP_IN, seq, list(sources), list(targets), plan)
         self.num_swapped_in += len(copied)
         self.num_found += len(found)
+        seq.block_table.num_null = hosts.count(NULL_BLOCK)
         self.drop(seq)
         seq.num_slots = len(table) * size
         if self._index is not None:
-            self._index.begin(seq, len(found))
+            self._index.begin(seq, max(len(found), seq.block_table.num_null))
         return None
 
     def drop(self, seq: Sequence) -> None:

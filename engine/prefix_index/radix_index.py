@@ -109,15 +109,20 @@ class RadixIndex:
     def check(self) -> None:
         """Recount the tree and hold it against the pool; raise `PoolError` where they differ."""
         self.tree.check()
-        counts = self._pool.counts
         for block_id in self.tree.block_ids():
             if not self._pool.hash_of(block_id):
                 raise PoolError(f"block {block_id} is in the tree and keeps no content")
-            if counts[block_id] and not all(map(counts.__getitem__, self._before(block_id))):
-                raise PoolError(f"block {block_id} is in use, but not all that it stands on")
 
-    def _before(self, block_id: int) -> list[int]:
-        return self.tree.blocks_before(block_id)
+    def check_ways(self) -> None:
+        """Raise `PoolError` unless all on the way to a block in use is in use.
+
+        A sliding window or an injected fault may break this; nothing else does.
+        """
+        counts = self._pool.counts
+        for block_id in self.tree.block_ids():
+            way = self.tree.blocks_before(block_id)
+            if counts[block_id] and not all(map(counts.__getitem__, way)):
+                raise PoolError(f"block {block_id} is in use, but not all that it stands on")
 
     def _take_in(self, seq: Sequence, key: ContentKey, start: int, end: int) -> bool:
         """Take in the blocks [start, end) of its table; False if there is no place for them."""
