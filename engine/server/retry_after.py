@@ -10,7 +10,7 @@ from kvpulse.events import RejectReason
 
 ENDS_KEPT: Final = 32
 MIN_SECONDS: Final = 1
-MAX_SECONDS: Final = 60  # the openai client heeds no longer ones
+MAX_SECONDS: Final = 60  # clients take a longer one as "never": openai above 120, formerly above 60
 
 # Refused because of what the running sequences hold, rather than of who waits before it.
 _OF_THE_POOL: Final = frozenset({RejectReason.ABOVE_WATERMARK, RejectReason.OUT_OF_MEMORY})

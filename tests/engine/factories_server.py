@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import json
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from http.client import HTTPResponse
 from pathlib import Path
@@ -58,10 +58,14 @@ class RunningServer:
         accounts = self.accounts()
         return accounts["running"], accounts["waiting"]
 
+    def on_engine(self, act: Callable[[], object]) -> object:
+        """Do something on the engine's thread, between two steps."""
+        asking = asyncio.run_coroutine_threadsafe(self.thread.ask(act), self.loop)
+        return asking.result(20)
+
     def check(self) -> None:
-        """Let the engine recount pool and tables, on its own thread."""
-        recount = self.thread.ask(self.served.engine.check)
-        asyncio.run_coroutine_threadsafe(recount, self.loop).result(20)
+        """Let the engine recount pool and tables."""
+        self.on_engine(self.served.engine.check)
 
     def stop(self) -> None:
         self.loop.call_soon_threadsafe(self.serving.stop)
