@@ -13,6 +13,11 @@ from tests.waiting import wait_until
 HOST_FLAG = 0x80
 LONG = {"prompt": [1] * 40, "max_tokens": 400, "stream": True}
 BASE = ("--simulated", "--step-ms", "10", "--num-blocks", "64")
+PRESSING = {
+    "prompt": [1] * 300,
+    "max_tokens": 300,
+    "stream": True,
+}  # two are too many for 40 blocks
 PRESSED = ("--num-blocks", "40", "--watermark", "0", "--prefix-index", "off")
 
 
@@ -66,10 +71,10 @@ STATES = (
     ),
     State(
         "preempted",
-        LONG,
+        PRESSING,
         _counted("preempt", 1),
         arguments=(*PRESSED, "--preemption", "recompute"),
-        before=(LONG,),
+        before=(PRESSING,),
         begun=True,
     ),
 )

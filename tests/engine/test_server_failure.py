@@ -67,6 +67,30 @@ def test_a_stream_that_fails_half_way_says_so_inside_the_stream(tmp_path):
         assert answer.text.endswith("data: [DONE]\n\n")
 
 
+@pytest.mark.parametrize("stream", [False, True])
+def test_all_samples_of_a_failed_request_end_with_one_error(tmp_path, stream):
+    with running_server(tmp_path, "--simulated", model=_failing(tmp_path, steps=3)) as server:
+        body = {"prompt": [[1], [2]], "n": 3, "max_tokens": 9, "stream": stream}
+
+        answer = server.post(body)
+
+        assert answer.status_code == (200 if stream else 500)
+        assert answer.text.count('"code":500') == 1
+        wait_until(lambda: not server.thread.alive)
+        accounts = server.served.engine.accounts()
+        assert accounts.finished_by_reason == {"error": 6}
+        assert accounts.active_blocks == 0
+        server.served.engine.check()  # its thread has ended
+
+
+def test_a_failure_before_the_first_token_of_a_stream_is_a_status(tmp_path):
+    with running_server(tmp_path, "--simulated", model=_failing(tmp_path, steps=0)) as server:
+        answer = server.post({"prompt": [1], "stream": True})
+
+        assert answer.status_code == 500
+        assert answer.json()["error"]["type"] == "InternalServerError"
+
+
 def test_the_process_of_a_failed_engine_ends_with_one(tmp_path, monkeypatch):
     model = _failing(tmp_path, steps=1)
     monkeypatch.setattr(serve, "load_model", lambda options, wall_ns: model)
