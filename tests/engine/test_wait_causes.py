@@ -136,7 +136,7 @@ LIMITS = st.fixed_dictionaries(
         "max_batch": st.integers(1, 5),
         "token_budget": st.sampled_from([5, 9, 16, 64]),
         "watermark_ratio": st.sampled_from([0.0, 0.1, 0.3]),
-        "prefix_caching": st.booleans(),
+        "prefix_index": st.sampled_from(["off", "hash", "radix"]),
     }
 )
 
@@ -208,14 +208,13 @@ def admitted_alone(before, seq_id, still_waiting):
     plan = StepPlan(0)
     replay._plan_running(plan)
     keep_only(replay, others)  # those preempted in this very pass wait at its end too
-    budget_left = replay._config.token_budget - sum(plan.num_new_tokens)
-    replay._admit_waiting(plan, budget_left)
+    replay._admit_waiting(plan)
     return any(seq.seq_id == seq_id for seq in replay.running)
 
 
 def copied(scheduler):
     """Copy a scheduler and its pool; the hasher has no state and cannot be copied."""
-    hasher = getattr(scheduler._cache, "_hasher", None)
+    hasher = getattr(scheduler.judge._state.index, "_hasher", None)
     return copy.deepcopy(scheduler, {id(hasher): hasher})
 
 
