@@ -25,6 +25,17 @@ if TYPE_CHECKING:
 ESCAPE: Final = "\uf8fe"
 ESCAPE_ITSELF: Final = f"{ESCAPE}!"
 
+# What expressions of a template can raise besides jinja's own errors.
+FAULTS_OF_TEMPLATES: Final = (
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    MemoryError,
+    RecursionError,
+    TypeError,
+    ValueError,
+)
+
 
 class JinjaChat:
     """One compiled template, and the special tokens that it may write."""
@@ -67,7 +78,7 @@ class JinjaChat:
             rendered = self._template.render(
                 messages=turns, add_generation_prompt=True, **self._named
             )
-        except (TemplateError, TypeError, ValueError, ArithmeticError, LookupError) as error:
+        except (TemplateError, *FAULTS_OF_TEMPLATES) as error:
             raise ChatTemplateError(f"the model's chat template fails: {error}") from error
         return self._split(rendered)
 
