@@ -2,6 +2,9 @@
 
 from argparse import ArgumentTypeError
 from math import inf
+from typing import Final
+
+_BYTES: Final = {"": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
 
 
 def positive(text: str) -> int:
@@ -18,6 +21,18 @@ def whole_number(text: str) -> int:
     if value < 0:
         raise ArgumentTypeError(f"{text!r} is below 0")
     return value
+
+
+def memory_size(text: str) -> int:
+    """Read an amount of memory in bytes: a number, or one with KiB, MiB, GiB or TiB behind it."""
+    number = text.rstrip("KMGTiB")
+    try:
+        num_bytes = int(float(number) * _BYTES[text[len(number) :]])
+    except (KeyError, ValueError, OverflowError):
+        num_bytes = 0
+    if num_bytes < 1:
+        raise ArgumentTypeError(f"{text!r} is no amount of memory, such as 8GiB or 500000000")
+    return num_bytes
 
 
 def port(text: str) -> int:

@@ -68,6 +68,8 @@ class _Server:
         served = ServedEngine(options, model, KeyedHashes(key, options.tenants))
         thread = served.thread(on_failure=self._engine_failed)
         await thread.start()
+        for line in model.memory_lines:
+            _log.info("%s", line)
         self._describe(served, time.monotonic() - started)
         self._serving = Serving(
             thread,

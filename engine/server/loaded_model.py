@@ -6,7 +6,6 @@ from pathlib import Path
 
 from engine.clock import Clock, SystemClock, VirtualClock
 from engine.errors import EngineError
-from engine.model.model_files import find_model
 from engine.runner import ModelRunner
 from engine.server.generation import TextCodec
 from engine.server.serve_options import ServeOptions
@@ -14,7 +13,6 @@ from engine.simulation.cost_model import CostModel
 from engine.simulation.simulated_runner import SimulatedRunner
 from engine.simulation.simulated_text import SimulatedText
 
-RANDOM_SEED = 0
 SIMULATED_CONTEXT = 8192
 
 
@@ -36,6 +34,8 @@ class LoadedModel:
     Attributes:
         names: What clients may call it; the first is the one it is shown under.
         keep_pace: Lets a virtual clock catch up with the wall; None on the machine's own clock.
+        num_blocks: Blocks that were allocated; None where nothing was, as in a simulation.
+        memory_lines: How that number came about.
     """
 
     runner: ModelRunner
@@ -43,6 +43,8 @@ class LoadedModel:
     clock: Clock
     names: tuple[str, ...]
     keep_pace: Callable[[], None] | None = None
+    num_blocks: int | None = None
+    memory_lines: tuple[str, ...] = ()
 
 
 def load_model(options: ServeOptions, *, wall_ns: Callable[[], int]) -> LoadedModel:
@@ -54,15 +56,21 @@ def load_model(options: ServeOptions, *, wall_ns: Callable[[], int]) -> LoadedMo
     """
     if options.simulated:
         return _simulate(options, wall_ns)
-    path = None if options.model == "random" else find_model(options.model)
     try:
-        import torch
+        from engine.server.torch_loading import load_torch
 
-        if options.threads is not None:
-            torch.set_num_threads(options.threads)
-        return _random(options) if path is None else _from_file(options, path)
+        loaded = load_torch(options)
     except ModuleNotFoundError as error:
         raise TorchMissingError(error.name or "torch") from error
+    name = loaded.runner.describe().model
+    return LoadedModel(
+        runner=loaded.runner,
+        text=loaded.model.text,
+        clock=SystemClock(),
+        names=_names(options.model, loaded.model.path, name),
+        num_blocks=loaded.plan.num_blocks,
+        memory_lines=loaded.plan.lines,
+    )
 
 
 def _simulate(options: ServeOptions, wall_ns: Callable[[], int]) -> LoadedModel:
@@ -78,36 +86,7 @@ def _simulate(options: ServeOptions, wall_ns: Callable[[], int]) -> LoadedModel:
     )
 
 
-def _random(options: ServeOptions) -> LoadedModel:
-    from engine.model.random_model import RANDOM_CONFIG, ByteTokenizer, random_weights
-    from engine.model.torch_runner import TorchRunner
-
-    text = ByteTokenizer()
-    runner = TorchRunner(
-        RANDOM_CONFIG,
-        random_weights(RANDOM_SEED),
-        num_blocks=options.num_blocks,
-        block_size=options.block_size,
-        eos_token_ids=text.eos_token_ids,
-    )
-    return LoadedModel(runner, text, SystemClock(), ("random", RANDOM_CONFIG.name))
-
-
-def _from_file(options: ServeOptions, path: Path) -> LoadedModel:
-    from engine.model.gguf_file import GgufFile
-    from engine.model.tokenizer import GgufTokenizer
-    from engine.model.torch_runner import TorchRunner
-
-    with GgufFile(path) as file:
-        text = GgufTokenizer(file)
-    runner = TorchRunner.from_gguf(
-        path, num_blocks=options.num_blocks, block_size=options.block_size
-    )
-    name = runner.describe().model
-    return LoadedModel(runner, text, SystemClock(), _names(options.model, path, name))
-
-
-def _names(asked: str, path: Path, model: str) -> tuple[str, ...]:
+def _names(asked: str, path: Path | None, model: str) -> tuple[str, ...]:
     """Return the names, without repeating one."""
-    short = path.stem if asked == str(path) else asked
+    short = path.stem if path is not None and asked == str(path) else asked
     return tuple(dict.fromkeys((short, model)))

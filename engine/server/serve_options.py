@@ -9,7 +9,7 @@ from typing import Final
 from engine.config import PREFIX_INDEXES, EngineConfig
 from engine.faults.options import add_fault_options
 from engine.faults.spec import FaultSpec
-from engine.option_types import duration, port, positive, whole_number
+from engine.option_types import duration, memory_size, port, positive, whole_number
 from engine.policy.scheduling_policy import PreemptionPolicy, SchedulingPolicy
 from engine.server.policy_options import add_policy, quota_names, read_policy
 
@@ -38,6 +38,8 @@ class ServeOptions:
         model: "smollm2", "random", or the path of a GGUF file; "" when simulated.
         journal: Folder of the journal; None records nothing.
         num_blocks: `AUTO_BLOCKS` for as many as memory holds.
+        memory_bytes: All that weights, cache and activations may take; None takes a part of what
+            is free.
         kv_format: How keys and values are kept; None takes the model's own choice.
         attention: The backend's name; None takes the best that is there.
         max_samples: Most sequences of one prompt.
@@ -54,6 +56,7 @@ class ServeOptions:
     num_blocks: int
     block_size: int
     host_blocks: int
+    memory_bytes: int | None
     kv_format: str | None
     attention: str | None
     prefix_index: str
@@ -123,6 +126,7 @@ def parse_options(argv: Sequence[str], *, default_journal: Path, default_key: Pa
         num_blocks=given.num_blocks,
         block_size=given.block_size,
         host_blocks=given.host_blocks,
+        memory_bytes=given.memory,
         kv_format=given.kv_format,
         attention=given.attention,
         prefix_index=given.prefix_index,
@@ -181,6 +185,8 @@ def _add_memory(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--num-blocks", type=_blocks, default=DEFAULT_NUM_BLOCKS, metavar="N|auto", help=help_text
     )
+    help_text = "all that weights, cache and a step may take (auto: a part of what is free)"
+    group.add_argument("--memory", type=memory_size, metavar="SIZE", help=help_text)
     help_text = "tokens per block (16)"
     group.add_argument("--block-size", type=positive, default=16, metavar="N", help=help_text)
     help_text = "how keys and values are kept (the model's own choice)"

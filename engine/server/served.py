@@ -40,7 +40,7 @@ class ServedEngine:
         journal = None if options.journal is None else JournalSettings(options.journal)
         clock = self._model.clock
         truth = None if options.faults_truth is None else TruthFile(options.faults_truth)
-        config = options.engine_config()
+        config = options.engine_config(self._model.num_blocks)
         self.faults = build_faults(options.faults, FaultSetup(clock, config, truth))
         self.engine, self.recorder = open_engine(
             config,
