@@ -7,6 +7,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from engine.model.attention import AttentionUnavailableError, attention_named
 from engine.model.kv_formats import KvFormat, kv_format
 from engine.model.kv_tensors import KvTensors
 from engine.model.llama import LlamaConfig, LlamaModel, LlamaWeights
@@ -22,12 +23,14 @@ class CacheSettings:
     Attributes:
         kv_format: Name in `KV_FORMATS`; None keeps the numbers in the weights' own type.
         num_host_blocks: Blocks of host memory to swap out to.
+        attention: What reads the cache, a name of `attention_named`; None for the best there is.
     """
 
     num_blocks: int
     block_size: int
     kv_format: str | None = None
     num_host_blocks: int = 0
+    attention: str | None = None
 
     def named_format(self) -> KvFormat | None:
         """Return the format asked for.
@@ -109,11 +112,13 @@ def build_model(config: ModelConfig, weights: ModelWeights, settings: CacheSetti
     """Allocate the cache beside the weights and build the model over it.
 
     Raises:
+        AttentionUnavailableError: The attention asked for cannot run here, or over such a cache.
         KvFormatError: No such format here.
     """
     device = weights.embedding.device
     if isinstance(config, MlaConfig):
         assert isinstance(weights, MlaWeights)
+        _require_torch_attention(settings.attention)
         latents = LatentCache(
             config.cache_shape(num_blocks=settings.num_blocks, block_size=settings.block_size),
             dtype=weights.embedding.dtype,
@@ -130,4 +135,17 @@ def build_model(config: ModelConfig, weights: ModelWeights, settings: CacheSetti
         num_host_blocks=settings.num_host_blocks,
         device=device,
     )
-    return BuiltModel(LlamaModel(config, weights, kv), kv, device)
+    # Each prepares for tables of its own, so layers with a window beside others need a second one.
+    attention, window_attention = (
+        attention_named(settings.attention, kv, num_heads=config.num_heads) if wanted else None
+        for wanted in (True, config.windows.are_mixed)
+    )
+    model = LlamaModel(config, weights, kv, attention=attention, window_attention=window_attention)
+    return BuiltModel(model, kv, device)
+
+
+def _require_torch_attention(name: str | None) -> None:
+    if name not in (None, "auto", "torch"):
+        raise AttentionUnavailableError(
+            name, "latent attention has a torch path only", instead="use --attention torch"
+        )

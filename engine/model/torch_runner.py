@@ -32,6 +32,7 @@ class TorchRunner:
         eos_token_ids: tuple[int, ...] = (),
         kv_format: str | None = None,
         num_host_blocks: int = 0,
+        attention: str | None = None,
     ) -> None:
         """Allocate the cache: `num_blocks` blocks of `block_size` slots, beside the weights.
 
@@ -43,12 +44,14 @@ class TorchRunner:
             eos_token_ids: What ends a sequence.
             kv_format: Name in `KV_FORMATS`; None keeps the cache in the weights' own type.
             num_host_blocks: Blocks of host memory to swap out to.
+            attention: Name of a backend (`attention_named`); None for the best there is.
 
         Raises:
+            AttentionUnavailableError: The attention asked for cannot run here.
             KvFormatError: No format of that name here.
         """
         self._config = config
-        settings = CacheSettings(num_blocks, block_size, kv_format, num_host_blocks)
+        settings = CacheSettings(num_blocks, block_size, kv_format, num_host_blocks, attention)
         built = build_model(config, weights, settings)
         self._model, self._kv, self._device = built.model, built.cache, built.device
         self._eos_token_ids = eos_token_ids
