@@ -15,6 +15,8 @@ REQUIRED = {name for name in os.environ.get("KVPULSE_REQUIRE", "").split(",") if
 NEED_TORCH = (
     "kernels/*",
     "engine/test_attention_kinds.py",
+    "engine/test_attention_backends.py",
+    "engine/test_attention_choice.py",
     "engine/test_gguf_file.py",
     "engine/test_hf_folder*.py",
     "engine/test_kv_formats.py",

@@ -20,7 +20,11 @@ from kernels.tiles import choose_splits
 
 
 class TritonAttention:
-    """Attention of one step's batch by kernel launches: two for all its rows."""
+    """Attention of one step's batch by kernel launches: two for all its rows.
+
+    Attributes:
+        num_splits: Into how many parts the contexts of the prepared batch's decodes are cut.
+    """
 
     name: Final = "triton"
 
@@ -36,14 +40,14 @@ class TritonAttention:
         self._num_heads = num_heads
         self._num_cores = num_cores or _multiprocessors(kv.keys[0].device)
         self._tables = StepTables(None, None)
-        self._num_splits = 1
+        self.num_splits = 1
 
     def prepare(self, batch: StepBatch) -> None:
         """Lay out the tables, and decide whether decodes are split."""
         self._tables = step_tables(batch, block_size=self._kv.shape.block_size)
         decodes = self._tables.decodes
         if decodes is not None:
-            self._num_splits = choose_splits(
+            self.num_splits = choose_splits(
                 num_programs=decodes.num_rows * self._kv.shape.num_kv_heads,
                 max_context=min(decodes.max_context, batch.window or decodes.max_context),
                 num_cores=self._num_cores,
@@ -76,7 +80,7 @@ class TritonAttention:
     def _decode(
         self, layer: int, decodes: DecodeTables, window: int | None, query: Tensor
     ) -> Tensor:
-        if self._num_splits == 1:
+        if self.num_splits == 1:
             return paged_decode(
                 query=query,
                 block_tables=decodes.block_tables,
@@ -88,7 +92,7 @@ class TritonAttention:
             query=query,
             block_tables=decodes.block_tables,
             context_lens=decodes.context_lens,
-            num_splits=self._num_splits,
+            num_splits=self.num_splits,
             window=window,
             **self._caches(layer),
         )
