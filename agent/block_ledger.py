@@ -25,6 +25,7 @@ from agent.event_columns import (
     kind_table,
     unroll,
 )
+from agent.outlived import NONE, Outlived, OutlivedBlocks, Turns
 from agent.rows_by_block import ByBlock, runs_of, sorted_by_block, sums_by_record
 from kvpulse.events import HOST_TIER, BlockState, FreeOutcome, Kind, block_weight
 
@@ -48,6 +49,7 @@ class Flips:
     tenant: Ints  # of the record that made it active
     lifetime_ns: Ints  # of rows that end; says nothing of those that start
     since_known: Bools  # likewise
+    outlived: Outlived  # what sharing kept active, where that ended
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +91,7 @@ class BlockLedger:
         self.active_since_ns = np.zeros(total_blocks, np.int64)
         self.tenant = np.zeros(total_blocks, np.int64)  # of the record that made it active
         self.hash_known = np.zeros(total_blocks, bool)
+        self.outlived = OutlivedBlocks(0 if host else total_blocks)
         self.weights = np.array([block_weight(b) for b in range(total_blocks)], np.uint64)
         self.active = self.cached = self.sum_counts = 0
         self.checksum = np.uint64(0)
@@ -114,6 +117,7 @@ class BlockLedger:
                 setattr(self, name, np.concatenate([column, np.zeros(extra, column.dtype)]))
             more = [block_weight(b) for b in range(len(self.weights), total_blocks)]
             self.weights = np.concatenate([self.weights, np.array(more, np.uint64)])
+            self.outlived.grow(0 if self.host else total_blocks)
         self.total = total_blocks
 
     def picked(self, events: EventColumns) -> Ints:
@@ -150,8 +154,13 @@ class BlockLedger:
         self.paid[touched] = paid[by_block.tails]
         steps = _Steps(changes, moved, sums_by_record(by_block.record, paid, len(events)))
         del paid
-        flips = self._follow_flips(events, by_block, active, was_active)
+        active ^= was_active
+        turned = np.flatnonzero(active)
+        record = by_block.record[turned]
+        turns = Turns(by_block.block[turned], record, outcomes.counts[record] > 0)
+        outlived = NONE if self.host else self.outlived.follow(events, by_block, active, turns)
         del by_block
+        flips = self._follow_flips(events, turns, outlived)
         return self._after_each(picked, rows, steps, outcomes.sign, flips)
 
     def _moved(self, by_block: ByBlock, state: Bytes, num_records: int) -> Floats:
@@ -176,12 +185,9 @@ class BlockLedger:
         running += np.repeat(base, np.diff(heads, append=len(t)))
         return running
 
-    def _follow_flips(
-        self, events: EventColumns, by_block: ByBlock, active: Bools, was_active: Bools
-    ) -> Flips:
-        turns = np.flatnonzero(active != was_active)
-        block, record = by_block.block[turns], by_block.record[turns]
-        t_ns, starts = events.t_ns[record], active[turns]
+    def _follow_flips(self, events: EventColumns, turns: Turns, outlived: Outlived) -> Flips:
+        block, record, starts = turns.block, turns.record, turns.starts
+        t_ns = events.t_ns[record]
         own_tenant = events.tenant.astype(np.int64)[record]
         since, tenant = np.empty_like(t_ns), np.empty_like(own_tenant)
         # Starts and ends take turns: what is before an end is the start it belongs to.
@@ -193,8 +199,8 @@ class BlockLedger:
         self.active_since_ns[touched], self.tenant[touched] = t_ns[tails], tenant[tails]
         num_starts = int(np.count_nonzero(starts))
         self.activations += num_starts
-        self.deactivations += len(turns) - num_starts
-        return Flips(record, starts, tenant, t_ns - since, since >= 0)
+        self.deactivations += len(starts) - num_starts
+        return Flips(record, starts, tenant, t_ns - since, since >= 0, outlived)
 
     def _after_each(
         self,

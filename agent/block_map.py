@@ -7,6 +7,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from agent.audit import pool_accounts
 from agent.block_ledger import (
     OUTCOME_MASK,
     STATE_KINDS,
@@ -32,7 +33,7 @@ class BlockMap:
     """Every block at one moment. Times are engine ns here; reads turn them into wall time."""
 
     at_ns: int
-    total_blocks: int
+    total_blocks: int  # in service; there are more cells after a pool shrank
     block_size: int
     state: Bytes  # kvpulse.events.BlockState
     count: npt.NDArray[np.int32]
@@ -58,9 +59,14 @@ class BlockMap:
         return blocks
 
     @property
+    def num_out_of_service(self) -> int:
+        """Free cells that the pool has withdrawn; which of them is not stated."""
+        return len(self.state) - self.total_blocks
+
+    @property
     def owners(self) -> list[list[int]]:
         """Who holds each block."""
-        lists: list[list[int]] = [[] for _ in range(self.total_blocks)]
+        lists: list[list[int]] = [[] for _ in range(len(self.state))]
         for owner, block in zip(self.ref_owner.tolist(), self.ref_block.tolist(), strict=True):
             lists[block].append(owner)
         return lists
@@ -137,7 +143,7 @@ class MapReplay:
 
     def __init__(self, stored: StoredMap) -> None:
         self.stored = stored
-        self.t_ns = stored.t_ns
+        self.t_ns, self._total = stored.t_ns, stored.total
         self._state, self._count = stored.state.copy(), stored.count.copy()
         self._since, self._tenant = stored.since_ns.copy(), stored.tenant.copy()
         self._known = stored.hash_known.copy()
@@ -154,6 +160,9 @@ class MapReplay:
         if not upto:
             return
         self.t_ns = int(events.t_ns[upto - 1])
+        for account in pool_accounts(events):
+            if account.record < upto and account.adds_up and not account.host:
+                self._resize(account.total)
         picked = _picked(events, upto)
         rows = unroll(events, picked, len(self._count))
         outcomes = outcomes_of(events)
@@ -174,6 +183,15 @@ class MapReplay:
         self._block.append(block[moves])
         self._drops.append(outcomes.sign[record[moves]] < 0)
 
+    def _resize(self, total: int) -> None:
+        """Follow a pool that states another size; which blocks left service is not stated."""
+        self._total = total
+        extra = total - len(self._count)
+        if extra > 0:
+            for name in ("_state", "_count", "_since", "_tenant", "_known"):
+                column = getattr(self, name)
+                setattr(self, name, np.concatenate([column, np.zeros(extra, column.dtype)]))
+
     def result(self, *, at_ns: int) -> BlockMap:
         """Return the map as it stands; `at_ns` is the time that was asked for."""
         ref_owner, ref_block = self._references()
@@ -181,7 +199,7 @@ class MapReplay:
         owner[ref_block[::-1]] = ref_owner[::-1]
         return BlockMap(
             at_ns=at_ns,
-            total_blocks=self.stored.total,
+            total_blocks=self._total,
             block_size=self.stored.block_size,
             state=self._state,
             count=self._count.astype(np.int32),

@@ -54,8 +54,8 @@ def list_holders(blocks: BlockMap) -> list[Holder]:
 def draw(blocks: BlockMap, *, width: int = 64) -> list[str]:
     """Return the map's lines, each beginning with the number of its first block."""
     letters = {holder.owner: holder.letter for holder in list_holders(blocks)}
-    cells = [_cell(blocks, block, letters) for block in range(blocks.total_blocks)]
-    digits = len(str(max(0, blocks.total_blocks - 1)))
+    cells = [_cell(blocks, block, letters) for block in range(len(blocks.state))]
+    digits = len(str(max(0, len(blocks.state) - 1)))
     return [
         f"{start:>{digits}}  {''.join(cells[start : start + width])}"
         for start in range(0, len(cells), width)
@@ -64,11 +64,14 @@ def draw(blocks: BlockMap, *, width: int = 64) -> list[str]:
 
 def legend(blocks: BlockMap, *, most: int = 20) -> list[str]:
     """Return lines that say what the characters mean."""
-    count = Counter(blocks.state[: blocks.total_blocks].tolist())
+    count = Counter(blocks.state.tolist())
+    withdrawn = blocks.num_out_of_service
+    note = f" (of which {withdrawn} out of service)" if withdrawn else ""
+    free = f"{FREE} free {count[BlockState.FREE]}{note}"
+    active = f"active {count[BlockState.ACTIVE]} of {blocks.total_blocks}"
     lines = [
-        f"{FREE} free {count[BlockState.FREE]}   {CACHED} cached {count[BlockState.CACHED]}   "
-        f"active {count[BlockState.ACTIVE]} of {blocks.total_blocks}   {SHARED} shared   "
-        f"{UNKNOWN} owner unknown   {OTHERS} other owners"
+        f"{free}   {CACHED} cached {count[BlockState.CACHED]}   {active}   "
+        f"{SHARED} shared   {UNKNOWN} owner unknown   {OTHERS} other owners"
     ]
     holders = list_holders(blocks)
     for holder in holders[:most]:

@@ -6,6 +6,7 @@ the first rejection shows in a rate.
 """
 
 from collections.abc import Iterator, Mapping
+from itertools import chain
 from typing import Final, NamedTuple
 
 from agent import metrics
@@ -13,26 +14,17 @@ from agent.ledger_delta import LiveState
 from agent.live_view import LiveEngine
 from agent.metric import Metric, MetricKind
 from agent.read_models import RunState
-from agent.rebucket import NS_PER_SECOND, Bucketed, rebucket
+from agent.rebucket import NS_PER_SECOND, rebucket
+from agent.sample import From, Sample
+from agent.sharing_samples import (
+    SHARING_COUNTERS,
+    SHARING_GAUGES,
+    SHARING_HISTOGRAMS,
+    sharing_samples,
+)
 from kvpulse.events import FinishReason, Kind, RejectReason, WaitCause, WaitClass
 
 STALE_AFTER_SECONDS: Final = 10.0  # an engine that lives states something each second
-
-
-class Sample(NamedTuple):
-    """One value of one metric; `labels` are those after engine and model_name."""
-
-    metric: Metric
-    labels: tuple[str, ...]
-    value: float | Bucketed
-
-
-class From(NamedTuple):
-    """Which number of the live state feeds a metric, and by what it is divided."""
-
-    metric: Metric
-    key: str
-    divisor: int = 1
 
 
 class FromLabels(NamedTuple):
@@ -53,6 +45,7 @@ GAUGES: Final = (
     From(metrics.KV_REFERENCES, "logical_blocks"),
     From(metrics.KV_FILLED_SLOTS, "filled_slots"),
     From(metrics.NUM_RUNNING, "running"),
+    *SHARING_GAUGES,
 )
 COUNTERS: Final = (
     From(metrics.KV_ALLOCATED, "allocated"),
@@ -67,6 +60,7 @@ COUNTERS: Final = (
     From(metrics.DECODE_TOKENS, "decode_tokens"),
     From(metrics.STEPS, "steps"),
     From(metrics.ACTIVE_BLOCK_SECONDS, "active_block_ns", NS_PER_SECOND),
+    *SHARING_COUNTERS,
 )
 LABELLED: Final = (
     FromLabels(metrics.REJECTIONS, "rejected", _names(RejectReason)),
@@ -90,6 +84,7 @@ HISTOGRAMS: Final = (
     From(metrics.TIME_TO_FIRST_BLOCK, "time_to_first_block"),
     From(metrics.BLOCK_LIFETIME, "block_lifetime"),
     From(metrics.STEP_TIME, "step"),
+    *SHARING_HISTOGRAMS,
 )
 INFO_KEYS: Final = ("kv_format", "block_size", "bytes_per_token", "max_batch", "runner", "version")
 
@@ -114,7 +109,7 @@ def samples_of(engine: LiveEngine, now_ns: int) -> Iterator[Sample]:
     """Give every sample that can be given about one engine at `now_ns` (wall clock)."""
     fresh = is_fresh(engine, now_ns)
     yield from _source(engine, now_ns, fresh=fresh)
-    for sample in _ledger(engine.live):
+    for sample in chain(_ledger(engine.live), sharing_samples(engine)):
         if fresh or sample.metric.kind is not MetricKind.GAUGE:
             yield sample
 

@@ -16,11 +16,12 @@ from prometheus_client.core import (
 from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector, CollectorRegistry
 
-from agent.engine_samples import Sample, samples_of
+from agent.engine_samples import samples_of
 from agent.live_view import LiveEngine, LiveView
 from agent.metric import Metric, MetricKind
 from agent.metrics import ENGINE_LABELS, TABLE
 from agent.rebucket import Bucketed
+from agent.sample import Sample
 
 UNKNOWN_MODEL: Final = "unknown"
 

@@ -7,6 +7,7 @@ import numpy as np
 from agent.block_ledger import ACTIVE, CACHED, FREE, BlockLedger
 from agent.event_columns import Ints
 from agent.owner_ledger import OwnerLedger
+from agent.request_groups import num_requests, regroup
 from agent.request_ledger import RequestLedger
 from agent.request_state import WAITING_STATES, RequestState, Tally
 from agent.second_sums import WaitCurve
@@ -39,6 +40,7 @@ def adopt_blocks(blocks: BlockLedger, counts: Ints, keyframe: KeyframeArrays, t_
     blocks.since_ns[changed] = t_ns
     # Since when it is active is known only for a block that nothing can have happened to.
     blocks.active_since_ns[:] = -1
+    blocks.outlived.forget()
     blocks.count, blocks.state = new_count, state
     blocks.paid[:] = 0.0
     blocks.paid_at_ns[:] = t_ns
@@ -85,7 +87,15 @@ def adopt_requests(requests: RequestLedger, keyframe: KeyframeArrays, t_ns: int)
         state = _adopted(requests, row, t_ns)
         requests.live[state.owner] = requests.changed[state.owner] = state
     live = requests.live.values()
-    requests.tally = Tally(base_live=len(requests.live))
+    regroup(requests.live)
+    requests.groups.recount(live)
+    for state in live:
+        state.num_behind = 0
+    for state in live:
+        if state.blocker in requests.live:
+            requests.live[state.blocker].num_behind += 1
+    requests.tally = Tally(base_live=len(requests.live), base_requests=num_requests(live))
+    requests.num_swapped = sum(state.state == "swapped" for state in live)
     requests.num_running = sum(state.state == "running" for state in live)
     requests.num_waiting = sum(state.state in WAITING_STATES for state in live)
     requests.limit_blocks = sum(state.limit_blocks for state in live)
@@ -115,5 +125,7 @@ def _adopted(requests: RequestLedger, row: np.void, t_ns: int) -> RequestState:
     state.cause = (int(row["cause"]) or _BUSY) if name in WAITING_STATES else 0
     if state.cause >= len(state.waits):
         state.cause = _BUSY
+    state.blocker = int(row["blocker"]) if state.cause else 0
+    state.blocker_since_ns = t_ns
     state.cause_since_ns, state.shown_since_ns = t_ns, min(int(row["since_ns"]), t_ns)
     return state

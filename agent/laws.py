@@ -10,6 +10,7 @@ import numpy as np
 from agent.block_ledger import BlockLedger
 from agent.ledger_delta import LawFailure
 from agent.owner_ledger import OwnerLedger
+from agent.request_groups import num_requests
 from agent.request_ledger import RequestLedger
 
 RELATIVE: float = 1e-9
@@ -38,14 +39,16 @@ class Equation:
 def block_laws(blocks: BlockLedger) -> list[Equation]:
     """Laws 1 to 3 of one tier: each total against a recount of the blocks themselves."""
     tier = "host_" if blocks.host else ""
-    by_state = np.bincount(blocks.state[: blocks.total], minlength=3)
+    # Which blocks a shrunken pool took out of service is not stated; they are free, wherever.
+    by_state = np.bincount(blocks.state, minlength=3)
+    out_of_service = len(blocks.state) - blocks.total
     counts = int(blocks.count.sum())
     with_count = int(np.count_nonzero(blocks.count))
     return [
         Equation(
             f"{tier}states_add_up",
             "active + cached + free",
-            int(by_state.sum()),
+            blocks.active + blocks.cached + int(by_state[0]) - out_of_service,
             "total",
             blocks.total,
         ),
@@ -86,6 +89,13 @@ def sequence_laws(requests: RequestLedger, t_ns: int, accrued_ns: int) -> list[E
             begun,
             "finished + rejected + live",
             tally.finished + tally.rejected + len(requests.live),
+        ),
+        Equation(
+            "requests_add_up",
+            "requests arrived",
+            tally.base_requests + tally.arrived,
+            "ended + rejected + live",
+            tally.requests_ended + tally.rejected + num_requests(live),
         ),
         Equation("waits_add_up", "queue ns", tally.queue_ns, "by cause", tally.queue_waits_ns),
         Equation(

@@ -12,6 +12,7 @@ from typing import Any, Final, Self
 
 import numpy as np
 
+from agent.blockers import settle_blockers
 from agent.chunk import Stretch, decode_chunk
 from agent.chunk_builder import ChunkBuilder
 from agent.event_columns import columns_of, with_sound_times
@@ -239,6 +240,8 @@ class Ledger:
             slot = owners.slots.get(state.owner)
             state.paid_ns = 0.0 if slot is None else float(paid[slot])
             state.sharing = sharing.get(state.owner)
+        settle_blockers(requests.live, core.t_ns)
+        requests.changed.update((n, s) for n, s in requests.live.items() if s.num_behind)
         self._settled_ns = core.t_ns
 
     def _look_for_leaks(self) -> list[Leak]:
@@ -266,7 +269,8 @@ class Ledger:
         elif catching_up or not changed_live:
             chosen = {n: state for n, state in chosen.items() if n not in requests.live}
         requests.changed = {n: s for n, s in requests.changed.items() if n not in chosen}
-        rows = RowMaker(core.owners, core.shape.block_size, core.strings, core.t_ns)
+        held = core.host_holders.held
+        rows = RowMaker(core.owners, core.shape.block_size, core.strings, core.t_ns, held)
         return tuple(rows.row(state) for state in chosen.values())
 
     def _check_laws(self, *, settled: bool) -> None:
@@ -276,6 +280,7 @@ class Ledger:
         equations = block_laws(core.blocks)
         if core.shape.host_blocks:
             equations += block_laws(core.host)
+            equations += core.host_holders.laws(core.host.sum_counts)
         equations += sequence_laws(core.requests, core.t_ns, core.curve.accrued_ns)
         if settled:
             equations += reference_laws(core.owners, core.blocks)

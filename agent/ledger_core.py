@@ -13,9 +13,10 @@ from agent import second_rows
 from agent.audit import PoolAccount, audit, compare_keyframe, pool_accounts
 from agent.block_ledger import BlockEffects, BlockLedger
 from agent.event_columns import EventColumns, Ints, kind_table
+from agent.host_holders import HostHolders
 from agent.intervals import Grid, interval_start
 from agent.keyframe_fold import adopt_blocks, adopt_owners, adopt_requests
-from agent.labelled_rollup import TENANT_SLOTS, LabelledRollups, Sums, tenant_key
+from agent.labelled_rollup import LabelledRollups
 from agent.latency_rollup import LatencyRollups
 from agent.leaks import LeakWatch, Suspect
 from agent.ledger_delta import LawFailure, RunShape
@@ -23,7 +24,9 @@ from agent.owner_ledger import FirstBlock, OwnerLedger
 from agent.request_ledger import RequestLedger
 from agent.rollup import NULL, Rollups, blank_rows
 from agent.rollup_metrics import COLUMN_INDEX, COLUMNS, COUNTERS, GAUGES
+from agent.second_rows import Stated
 from agent.second_sums import SecondSums, WaitCurve
+from agent.tenant_rollup import tenant_blocks, tenant_sums
 from kvpulse.events import MAX_KINDS, Kind, StepWord
 from kvpulse.keyframe_decoder import KeyframeArrays
 
@@ -53,6 +56,7 @@ class LedgerCore:
         self.shape = shape
         self.blocks = BlockLedger(shape.total_blocks, host=False)
         self.host = BlockLedger(shape.host_blocks, host=True)
+        self.host_holders = HostHolders()
         self.owners = OwnerLedger()
         self.requests = RequestLedger(shape.block_size)
         self.curve = WaitCurve()
@@ -70,6 +74,7 @@ class LedgerCore:
         self.last_step: int | None = None
         self.last_step_ns = 0
         self.filled_slots: int | None = None
+        self.filled_of_blocks: int | None = None  # active then
         self.largest_free_run: int | None = None
         self.gauges: dict[str, int | None] = dict.fromkeys(GAUGES)
         self.strings: dict[int, str] = {}
@@ -94,6 +99,8 @@ class LedgerCore:
         """Note a gap: laws rest and owners are unknown until the next keyframe."""
         self.known = self.continuous = False
         self.last_step_ns = 0
+        self.host_holders.forget()
+        self.blocks.outlived.forget()
         self.totals.gaps += 1
         for state in self.requests.live.values():
             state.spans_gap = state.waits_unknown = True
@@ -132,6 +139,7 @@ class LedgerCore:
         """Follow a stretch of at least one record."""
         self._read_texts(events)
         accounts = pool_accounts(events)
+        totals_before = (self.blocks.total, self.host.total)
         for account in accounts:
             if account.adds_up:
                 (self.host if account.host else self.blocks).grow(account.total)
@@ -141,11 +149,11 @@ class LedgerCore:
             self.blocks.active,
             self.blocks.cached,
             self.blocks.sum_counts,
-            self.filled_slots,
             self.last_step_ns,
         )
-        tenants_before = self._tenant_blocks()
+        tenants_before = tenant_blocks(self.blocks)
         effects = self.blocks.apply(events)
+        host_before = self.host.active
         host_effects = self.host.apply(events) if self.host.total else None
         first_blocks = self.owners.apply(events, effects)
         self.leaks.follow_holds(events, len(self.blocks.count))
@@ -154,9 +162,15 @@ class LedgerCore:
         self._suspect_the_ended()
         self._audit(accounts, effects, host_effects, sums)
         self._sample_first_blocks(first_blocks, sums)
-        rows = second_rows.rows_of(sums, total_blocks=self.blocks.total)
+        rows = second_rows.rows_of(sums)
         second_rows.add_event_counts(rows, events, grid, stored)
-        self._add_curves(rows, effects, before, accounts, grid)
+        self._add_stated(rows, accounts, grid, totals_before)
+        second_rows.add_block_curves(rows, effects, grid, before)
+        second_rows.add_blocks_needed(rows, self.held_by_ended())
+        second_rows.add_outlived(rows, effects, grid)
+        if host_effects is not None:
+            second_rows.add_host_blocks(rows, host_effects, grid, host_before)
+            self.host_holders.follow(events, host_effects, self.host.active)
         steps = second_rows.steps_of(events, grid)
         second_rows.add_steps(rows, steps, grid)
         tenant_sums(sums.labelled, grid, effects, tenants_before)
@@ -172,21 +186,25 @@ class LedgerCore:
             self.curve.jump(begin)
         return Grid.over(events.t_ns, before_ns=begin, wall_offset_ns=self.wall_offset_ns)
 
-    def _add_curves(
-        self,
-        rows: Ints,
-        effects: BlockEffects,
-        before: second_rows.Before,
-        accounts: list[PoolAccount],
-        grid: Grid,
+    def _add_stated(
+        self, rows: Ints, accounts: list[PoolAccount], grid: Grid, totals: tuple[int, int]
     ) -> None:
-        second_rows.add_block_curves(rows, effects, grid, before)
-        second_rows.add_blocks_needed(rows, self.held_by_ended())
+        """Carry what the pool's accounts state to each second's end; `totals` stood before."""
         mine = [account for account in accounts if not account.host]
-        filled = [(a.record, a.filled_slots) for a in mine if a.filled_slots is not None]
-        second_rows.add_filled_slots(rows, grid, filled, before.filled_slots)
+        sound = [account for account in accounts if account.adds_up]
+        filled = [account for account in mine if account.filled_slots is not None]
+        slots = [Stated(a.record, a.filled_slots or 0) for a in filled]
+        of = [Stated(a.record, a.active) for a in filled]
+        total, host_total = totals
+        sizes = [Stated(a.record, a.total) for a in sound if not a.host]
+        second_rows.carry(rows, grid, "total_blocks", total, sizes)
+        second_rows.carry(rows, grid, "filled_slots", self.filled_slots, slots)
+        second_rows.carry(rows, grid, "filled_of_blocks", self.filled_of_blocks, of)
+        if self.host.total:
+            sizes = [Stated(a.record, a.total) for a in sound if a.host]
+            second_rows.carry(rows, grid, "host_total_blocks", host_total, sizes)
         if filled:
-            self.filled_slots = filled[-1][1]
+            self.filled_slots, self.filled_of_blocks = filled[-1].filled_slots, filled[-1].active
         if mine:
             self.largest_free_run = mine[-1].largest_free_run
 
@@ -290,45 +308,8 @@ class LedgerCore:
             if isinstance(said, dict):
                 self.config, self.config_is_new = said, True
 
-    def _tenant_blocks(self) -> Ints:
-        tenants = np.minimum(self.blocks.tenant[self.blocks.count > 0], TENANT_SLOTS - 1)
-        return np.bincount(tenants, minlength=TENANT_SLOTS)
-
     def tenant_label(self, tenant: int) -> str:
         """Return a tenant's alias as a label."""
         if tenant == 0:
             return "none"
         return self.strings.get(tenant, f"tenant_{tenant}")
-
-
-def tenant_sums(seconds: list[Sums], grid: Grid, effects: BlockEffects, before: Ints) -> None:
-    """Add each second's active blocks and block-ns by tenant.
-
-    A block counts for the tenant that made it active, for as long as it stays so.
-    """
-    flips = effects.flips
-    tenant = np.minimum(flips.tenant, TENANT_SLOTS - 1)
-    present = np.flatnonzero(before + np.bincount(tenant, minlength=TENANT_SLOTS))
-    if not len(present):
-        return
-    rank_of = np.zeros(TENANT_SLOTS, np.int64)
-    rank_of[present] = np.arange(len(present))
-    shape = (len(grid), len(present))
-    size = shape[0] * shape[1]
-    place = rank_of.take(tenant)
-    place += (grid.index * len(present)).take(flips.record)
-    sign = flips.starts * 2.0 - 1.0
-    change = np.bincount(place, weights=sign, minlength=size).reshape(shape)
-    ends = grid.ends()
-    sign *= (ends[grid.index] - grid.t_ns).astype(np.float64).take(flips.record)
-    within = np.bincount(place, weights=sign, minlength=size).reshape(shape)
-    at_end = before[present] + np.cumsum(change, axis=0)
-    at_start = np.vstack([before[present][None], at_end[:-1]])
-    lengths = np.diff(ends, prepend=grid.before_ns)
-    block_ns = (at_start * lengths[:, None] + within).astype(np.int64)
-    told = np.bincount(place, minlength=size).reshape(shape).astype(bool) | (at_start > 0)
-    for second_idx, rank_idx in np.argwhere(told).tolist():
-        number, row = tenant_key(int(present[rank_idx])), seconds[second_idx]
-        row["tenant_active_blocks", number] = int(at_end[second_idx, rank_idx])
-        if block_ns[second_idx, rank_idx]:
-            row["tenant_block_ns", number] = int(block_ns[second_idx, rank_idx])

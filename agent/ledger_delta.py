@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from agent.head_of_line import HeadOfLine
 from agent.histogram import Histogram
 
 
@@ -112,6 +113,16 @@ class RequestRow:
     alloc_failures: Mapping[str, int]  # by cause
     time_to_first_block_ns: int | None
     spans_gap: bool
+    frontend_ns: int | None = None  # in the server, before it arrived in the engine
+    wait_cause: str | None = None  # why it waits now
+    blocker: int | None = None  # behind whom it waits now
+    blocked_others_ns: int = 0  # others' waiting in which it was named as the blocker
+    needed_blocks: int | None = None  # stated when it waited and could not get them
+    tokens_lost: int = 0  # by preemptions
+    tokens_found: int = 0  # of those, found again on resuming
+    blocks_kept: int = 0  # of the blocks that preemptions freed, kept as cached
+    swaps: int = 0  # of its preemptions, those by swap
+    host_blocks: int = 0  # held in host memory now
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,3 +247,8 @@ class LiveState:
     config: Mapping[str, object] | None
     tenants: Mapping[int, str]
     waiting_since_ns: int | None = None  # when the sequence waiting longest began; None: nobody
+    head_of_line: HeadOfLine | None = None
+    host_total_blocks: int | None = None  # None: the engine has no host tier
+    host_unreleased: Mapping[int, int] | None = None  # blocks by ended sequence; None: not known
+    waiting_by_priority: Mapping[str, int] = field(default_factory=dict)
+    open_outlived_block_ns: int = 0  # of stretches that last; see `outlived_block_ns`

@@ -15,6 +15,7 @@ from agent.block_ledger import BlockLedger
 from agent.block_map import StoredMap, decode_map, encode_map
 from agent.errors import StateError
 from agent.histogram import NUM_BUCKETS, Histogram
+from agent.host_holders import HostHolders
 from agent.latency_rollup import Sparse
 from agent.leaks import Hold, Suspect
 from agent.ledger_core import LedgerCore, Totals
@@ -22,7 +23,8 @@ from agent.ledger_delta import Leak, RunShape
 from agent.owner_ledger import COLUMNS as OWNER_COLUMNS
 from agent.owner_ledger import OwnerLedger
 from agent.request_state import WAITING_STATES, RequestState, Tally
-from agent.rollup_metrics import LATENCIES, TIERS
+from agent.rollup import blank_rows
+from agent.rollup_metrics import ADDED_COLUMNS, COLUMN_INDEX, COLUMNS, COUNTERS, TIERS
 from agent.second_sums import WaitCurve
 from agent.state_frame import decode_frame, encode_frame
 
@@ -90,6 +92,9 @@ def encode_state(core: LedgerCore, extra: dict[str, int]) -> bytes:
     values["holds"] = [[block, asdict(hold)] for block, hold in core.leaks.holds.items()]
     values["labelled"] = _labelled_values(core)
     values["rollup_starts"] = list(core.rollups.open_start.items())
+    values["columns"] = list(COLUMNS)
+    values["filled_of_blocks"] = core.filled_of_blocks
+    values["host_holders"] = [core.host_holders.known, list(core.host_holders.held.items())]
     values["histograms"] = [[h.sum_ns, h.min_ns, h.max_ns] for h in core.latencies.totals]
     return encode_frame(values, _arrays(core))
 
@@ -118,6 +123,8 @@ def _arrays(core: LedgerCore) -> Arrays:
         "stored": core.totals.stored,
         "lost": core.totals.lost,
         "active_since": core.t_ns - core.blocks.active_since_ns[core.blocks.count > 0],
+        "outlived_since": core.blocks.outlived.since_ns,
+        "first_owner": core.blocks.outlived.first_owner,
         "owner": np.array(numbers, np.int64),
         **{f"owner_{name}": getattr(owners, name)[slots] for name in OWNER_COLUMNS},
         **{f"host_{name}": getattr(host, name) for name in _HOST_ARRAYS},
@@ -143,15 +150,16 @@ def decode_state(state_blob: bytes, map_blob: bytes) -> tuple[LedgerCore, dict[s
         core.set_wall_offset(values["wall_offset_ns"])
         for name in _SCALARS:
             setattr(core, name, values[name])
+        core.filled_of_blocks = values.get("filled_of_blocks")
         core.strings = {int(i): text for i, text in values["strings"]}
         _fill_blocks(core, stored, values, arrays)
         _fill_owners(core.owners, stored, values, arrays)
         _fill_requests(core, values)
         _fill_leaks(core, values)
         _fill_rollups(core, values, arrays)
-        core.totals = Totals(
-            arrays["counters"], arrays["stored"], arrays["lost"], **values["totals"]
-        )
+        counters = np.zeros(len(COUNTERS), np.int64)
+        counters[: len(arrays["counters"])] = arrays["counters"]  # new ones are added at the end
+        core.totals = Totals(counters, arrays["stored"], arrays["lost"], **values["totals"])
         return core, values["extra"]
     except (KeyError, TypeError, ValueError, IndexError) as error:
         raise StateError(f"a stored ledger state contradicts itself: {error!r}") from error
@@ -165,6 +173,11 @@ def _fill_blocks(
     for name in ("count", "state", "since_ns", "tenant", "hash_known"):
         getattr(blocks, name)[:] = getattr(stored, name)
     blocks.active_since_ns[blocks.count > 0] = core.t_ns - arrays["active_since"]
+    if "first_owner" in arrays:
+        blocks.outlived.since_ns[:] = arrays["outlived_since"]
+        blocks.outlived.first_owner[:] = arrays["first_owner"]
+        known, held = values["host_holders"]
+        core.host_holders = HostHolders({int(owner): n for owner, n in held}, known)
     host.grow(len(arrays["host_count"]))
     for name in _HOST_ARRAYS:
         getattr(host, name)[:] = arrays[f"host_{name}"]
@@ -199,8 +212,12 @@ def _fill_requests(core: LedgerCore, values: dict[str, Any]) -> None:
         requests.live[state.owner] = state
         requests.num_running += state.state == "running"
         requests.num_waiting += state.state in WAITING_STATES
+        requests.num_swapped += state.state == "swapped"
         requests.limit_blocks += state.limit_blocks
-    requests.tally = Tally(**values["tally"])
+    requests.groups.recount(requests.live.values())
+    requests.tally = tally = Tally(**values["tally"])
+    if "requests_ended" not in values["tally"]:  # before requests were counted apart
+        tally.requests_ended, tally.base_requests = tally.finished, tally.base_live
     core.curve = WaitCurve(**values["curve"])
     for number in core.owners.slots:
         if number not in requests.live:
@@ -216,17 +233,19 @@ def _fill_leaks(core: LedgerCore, values: dict[str, Any]) -> None:
 
 
 def _fill_rollups(core: LedgerCore, values: dict[str, Any], arrays: Arrays) -> None:
+    stored = values.get("columns") or [name for name in COLUMNS if name not in ADDED_COLUMNS]
+    places = [COLUMN_INDEX[name] for name in stored]
     for tier, start in values["rollup_starts"]:
         core.rollups.open_start[tier] = start
-        core.rollups.open_row[tier] = arrays[f"rollup_{tier}"]
+        row = core.rollups.open_row[tier] = blank_rows(1)[0]
+        row[places] = arrays[f"rollup_{tier}"]
     for tier in TIERS:
         columns = (arrays[f"latency_{tier}_{f.name}"] for f in fields(Sparse))
         core.latencies.open[tier] = Sparse(*columns)
-    counts = arrays["histograms"].reshape(len(LATENCIES), NUM_BUCKETS)
-    core.latencies.totals = [
-        Histogram(row.copy(), int(row.sum()), *stats)
-        for row, stats in zip(counts, values["histograms"], strict=True)
-    ]
+    counts = arrays["histograms"].reshape(-1, NUM_BUCKETS)
+    found = zip(counts, values["histograms"], strict=True)
+    totals = [Histogram(row.copy(), int(row.sum()), *stats) for row, stats in found]
+    core.latencies.totals[: len(totals)] = totals  # new ones are added at the end
     labelled = core.labelled
     labelled.totals = {(family, label): v for family, label, v in values["labelled"]["totals"]}
     for tier, start, sums in values["labelled"]["open"]:

@@ -1,5 +1,8 @@
 """What the exporter and the health check see of the ledger."""
 
+from agent.arrival import PRIORITY_LABELS, priority_label
+from agent.blockers import booked_at
+from agent.head_of_line import HeadOfLine, Waiter, head_of_line, needed_blocks
 from agent.ledger_core import LedgerCore
 from agent.ledger_delta import LawFailure, LiveState, WaitNow
 from agent.request_state import CAUSE_LABELS
@@ -42,6 +45,11 @@ def live_state(core: LedgerCore, recent: tuple[LawFailure, ...]) -> LiveState:
         config=core.config,
         tenants=dict(core.strings),
         waiting_since_ns=_waiting_since_ns(core),
+        head_of_line=_head_of_line(core),
+        host_total_blocks=core.host.total if core.shape.host_blocks else None,
+        host_unreleased=core.host_holders.of_ended(core.requests.live),
+        waiting_by_priority=_waiting_by_priority(core),
+        open_outlived_block_ns=core.blocks.outlived.open_ns(core.t_ns),
     )
 
 
@@ -74,3 +82,33 @@ def _waiting_since_ns(core: LedgerCore) -> int | None:
         if state.cause
     )
     return min(begun, default=None)
+
+
+def _head_of_line(core: LedgerCore) -> HeadOfLine | None:
+    waiting = [state for state in core.requests.live.values() if state.cause]
+    if not any(state.blocker for state in waiting):
+        return None
+    size = core.requests.block_size
+    return head_of_line(
+        [
+            Waiter(
+                owner=state.owner,
+                arrived_ns=state.arrived_ns,
+                cause=CAUSE_LABELS[state.cause],
+                blocker=state.blocker,
+                needed_blocks=needed_blocks(state.needed_blocks, state.prompt_tokens, size),
+            )
+            for state in waiting
+        ],
+        available_blocks=core.blocks.free + core.blocks.cached,
+        booked_ns=booked_at(core.requests.live, core.t_ns),
+        now_ns=core.t_ns,
+    )
+
+
+def _waiting_by_priority(core: LedgerCore) -> dict[str, int]:
+    waiting = dict.fromkeys(PRIORITY_LABELS, 0)
+    for state in core.requests.live.values():
+        if state.cause:
+            waiting[priority_label(state.priority)] += 1
+    return waiting

@@ -4,6 +4,7 @@ from agent.engine_samples import is_fresh, source_age_seconds
 from agent.health import Readiness, judge
 from agent.ledger_delta import LiveState
 from agent.live_view import LiveEngine, LiveSnapshot
+from agent.pool_usage import leak_report
 from agent.rebucket import NS_PER_SECOND
 
 MAX_LISTED = 100  # leaks and holds listed one by one; their number is always told
@@ -59,7 +60,37 @@ def _engine(engine: LiveEngine, now_ns: int) -> Document:
             if live.waiting_since_ns is None
             else (live.t_ns - live.waiting_since_ns) / NS_PER_SECOND
         ),
+        "head_of_line": _head_of_line(live),
+        "host_blocks": _host(live),
         "ledger": _ledger(live),
+    }
+
+
+def _head_of_line(live: LiveState) -> Document | None:
+    head = live.head_of_line
+    if head is None:
+        return None
+    return {
+        "sequence": head.owner,
+        "needed_blocks": head.needed_blocks,
+        "available_blocks": head.available_blocks,
+        "num_behind": head.num_behind,
+        "num_runnable": head.num_runnable,
+        "runnable_blocks": head.runnable_blocks,
+        "waited_seconds": head.waited_ns / NS_PER_SECOND,
+        "booked_seconds": head.booked_ns / NS_PER_SECOND,
+        "text": head.sentence,
+    }
+
+
+def _host(live: LiveState) -> Document | None:
+    if live.host_total_blocks is None:
+        return None
+    held = live.host_unreleased
+    return {
+        "total": live.host_total_blocks,
+        "active": live.host_active_blocks,
+        "held_by_ended": None if held is None else sum(held.values()),
     }
 
 
@@ -90,6 +121,7 @@ def _ledger(live: LiveState) -> Document:
         "gaps": live.num_gaps,
         "refused_frees": live.refused_frees,
         "num_leaked": len(live.leaks),
+        "leak_report": leak_report(live.leaks, cached_blocks=live.gauges["cached_blocks"]).sentence,
         "leaked": [{"block": k.block, "owner": k.owner} for k in live.leaks[:MAX_LISTED]],
         "num_held": sum(len(hold.blocks) for hold in live.held),
         "held": [

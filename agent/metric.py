@@ -47,3 +47,19 @@ class Metric:
         """The name without the suffix that the exposition format adds by itself."""
         suffix = {MetricKind.COUNTER: "_total", MetricKind.INFO: "_info"}.get(self.kind, "")
         return self.name.removesuffix(suffix)
+
+
+def counter(name: str, unit: Unit, help_text: str, *labels: str) -> Metric:
+    """Return a counter under our prefix."""
+    return Metric(f"kvpulse_{name}_total", MetricKind.COUNTER, unit, labels, help_text)
+
+
+def gauge(name: str, unit: Unit, help_text: str, *labels: str) -> Metric:
+    """Return a gauge under our prefix."""
+    return Metric(f"kvpulse_{name}", MetricKind.GAUGE, unit, labels, help_text)
+
+
+def histogram(name: str, edges: tuple[float, ...], help_text: str) -> Metric:
+    """Return a histogram of seconds under our prefix."""
+    full_name = f"kvpulse_{name}_seconds"
+    return Metric(full_name, MetricKind.HISTOGRAM, Unit.SECONDS, (), help_text, edges)

@@ -19,7 +19,8 @@ from agent.histogram_edges import (
     STEP_EDGES,
     WAIT_EDGES,
 )
-from agent.metric import Metric, MetricKind, Unit
+from agent.metric import Metric, MetricKind, Unit, counter, gauge, histogram
+from agent.sharing_metrics import SHARING_TABLE
 
 ENGINE_LABELS: Final = ("engine", "model_name")
 
@@ -28,121 +29,109 @@ OTHER_TENANT: Final = "other"
 NO_TENANT: Final = "none"
 
 
-def _counter(name: str, unit: Unit, help_text: str, *labels: str) -> Metric:
-    return Metric(f"kvpulse_{name}_total", MetricKind.COUNTER, unit, labels, help_text)
-
-
-def _gauge(name: str, unit: Unit, help_text: str, *labels: str) -> Metric:
-    return Metric(f"kvpulse_{name}", MetricKind.GAUGE, unit, labels, help_text)
-
-
-def _histogram(name: str, edges: tuple[float, ...], help_text: str) -> Metric:
-    full_name = f"kvpulse_{name}_seconds"
-    return Metric(full_name, MetricKind.HISTOGRAM, Unit.SECONDS, (), help_text, edges)
-
-
-KV_BLOCKS: Final = _gauge(
+KV_BLOCKS: Final = gauge(
     "kv_blocks",
     Unit.BLOCKS,
     "Blocks of the pool by state: active (reference count 1 or more), cached (count 0, content "
     "kept for a prefix hit, may be evicted), free. The three add up to kvpulse_kv_pool_blocks.",
     "state",
 )
-KV_POOL_BLOCKS: Final = _gauge(
+KV_POOL_BLOCKS: Final = gauge(
     "kv_pool_blocks",
     Unit.BLOCKS,
     "Usable blocks in the pool; a null or padding block is in no count.",
 )
-KV_CACHE_USAGE: Final = _gauge(
+KV_CACHE_USAGE: Final = gauge(
     "kv_cache_usage_ratio",
     Unit.RATIO,
     "Referenced (active) blocks / all usable blocks. Cached blocks that nobody holds do not "
     "count as used: they can be taken at once.",
 )
-KV_REFERENCES: Final = _gauge(
+KV_REFERENCES: Final = gauge(
     "kv_references",
     Unit.BLOCKS,
     "Sum of reference counts (logical blocks). Above the active blocks by as much as is shared.",
 )
-KV_FILLED_SLOTS: Final = _gauge(
+KV_FILLED_SLOTS: Final = gauge(
     "kv_filled_slots",
     Unit.TOKENS,
     "Token slots of active blocks that hold a token, each block once. The rest of the active "
     "slots is tail waste. Absent where the engine does not count them.",
 )
-KV_BLOCK_SIZE: Final = _gauge("kv_block_size_tokens", Unit.TOKENS, "Token slots in one block.")
-KV_LEAKED_BLOCKS: Final = _gauge(
+KV_BLOCK_SIZE: Final = gauge("kv_block_size_tokens", Unit.TOKENS, "Token slots in one block.")
+KV_LEAKED_BLOCKS: Final = gauge(
     "kv_leaked_blocks",
     Unit.BLOCKS,
     "Active blocks whose owner ended more than 2 steps and 1 s ago, holds apart. Cached blocks "
     "are never a leak.",
 )
-KV_HELD_BLOCKS: Final = _gauge(
+KV_HELD_BLOCKS: Final = gauge(
     "kv_held_blocks",
     Unit.BLOCKS,
     "Active blocks kept by a stated hold (a transfer, a pin) instead of a live sequence.",
 )
-KV_ALLOCATED: Final = _counter("kv_allocated_blocks", Unit.BLOCKS, "Blocks taken for new data.")
-KV_EVICTED: Final = _counter(
+KV_ALLOCATED: Final = counter("kv_allocated_blocks", Unit.BLOCKS, "Blocks taken for new data.")
+KV_EVICTED: Final = counter(
     "kv_evicted_blocks",
     Unit.BLOCKS,
     "Cached blocks that lost their content, nearly always to be taken for new data.",
 )
-REFUSED_FREES: Final = _counter(
+REFUSED_FREES: Final = counter(
     "kv_refused_frees",
     Unit.BLOCKS,
     "Blocks that were freed although nobody held them (double frees); the pool refused.",
 )
-KV_ALLOC_FAILURES: Final = _counter(
+KV_ALLOC_FAILURES: Final = counter(
     "kv_alloc_failures",
     Unit.COUNT,
     "Attempts to allocate blocks that the pool could not serve, by the cause stated.",
     "cause",
 )
 
-NUM_RUNNING: Final = _gauge(
+NUM_RUNNING: Final = gauge(
     "num_requests_running",
     Unit.SEQUENCES,
     "Sequences in the running batch (a request with n choices counts n).",
 )
-NUM_WAITING: Final = _gauge(
+NUM_WAITING: Final = gauge(
     "num_requests_waiting",
     Unit.SEQUENCES,
     "Sequences that wait, by the first cause that holds; preempted ones wait again.",
     "cause",
 )
-OLDEST_WAIT: Final = _gauge(
+OLDEST_WAIT: Final = gauge(
     "oldest_wait_seconds",
     Unit.SECONDS,
     "How long the sequence that has waited longest has waited so far; 0 when nobody waits.",
 )
-REQUESTS: Final = _counter(
+REQUESTS: Final = counter(
     "requests", Unit.REQUESTS, "Requests that arrived, those refused included."
 )
-REQUESTS_FINISHED: Final = _counter(
+REQUESTS_FINISHED: Final = counter(
     "requests_finished",
     Unit.REQUESTS,
-    "Requests that ended, by reason; a refused one ends as rejected.",
+    "Requests that ended, by reason; a refused one ends as rejected, one with several samples when "
+    "the last of them ends, with that one's reason.",
     "reason",
 )
-REJECTIONS: Final = _counter(
+REJECTIONS: Final = counter(
     "admission_rejections",
     Unit.REQUESTS,
     "Requests refused before any token was produced, by reason.",
     "reason",
 )
-PREEMPTIONS: Final = _counter(
+PREEMPTIONS: Final = counter(
     "num_preemptions",
     Unit.COUNT,
     "Running sequences that gave their blocks back and wait again.",
 )
-RECOMPUTED_TOKENS: Final = _counter(
+RECOMPUTED_TOKENS: Final = counter(
     "recomputed_tokens",
     Unit.TOKENS,
     "Tokens run through the model a second time because a preemption had dropped their blocks, "
     "counted when the sequence ends.",
 )
-WAIT_SECONDS: Final = _counter(
+WAIT_SECONDS: Final = counter(
     "wait_seconds",
     Unit.SECONDS,
     "Seconds waited, summed over sequences, counted while the wait lasts. Classes: pool (no "
@@ -150,158 +139,158 @@ WAIT_SECONDS: Final = _counter(
     "quota, transfer. They add up to all queue time.",
     "class",
 )
-PREFIX_QUERIES: Final = _counter(
+PREFIX_QUERIES: Final = counter(
     "prefix_cache_queries",
     Unit.TOKENS,
     "Prompt tokens looked up in the prefix cache at the first admission; what a preempted sequence "
     "finds again of its own is not counted.",
 )
-PREFIX_HITS: Final = _counter(
+PREFIX_HITS: Final = counter(
     "prefix_cache_hits", Unit.TOKENS, "Of the tokens looked up, those whose blocks were found."
 )
-PREFILL_TOKENS: Final = _counter(
+PREFILL_TOKENS: Final = counter(
     "prefill_tokens",
     Unit.TOKENS,
     "Prompt tokens run through the model, recomputation included, prefix hits excluded.",
 )
-DECODE_TOKENS: Final = _counter(
+DECODE_TOKENS: Final = counter(
     "decode_tokens", Unit.TOKENS, "Tokens run through the model one at a time, to decode."
 )
-STEPS: Final = _counter("steps", Unit.COUNT, "Engine steps taken.")
-STEP_PART_SECONDS: Final = _counter(
+STEPS: Final = counter("steps", Unit.COUNT, "Engine steps taken.")
+STEP_PART_SECONDS: Final = counter(
     "step_part_seconds",
     Unit.SECONDS,
     "Seconds of engine steps by part: schedule, compute, sample.",
     "part",
 )
-ACTIVE_BLOCK_SECONDS: Final = _counter(
+ACTIVE_BLOCK_SECONDS: Final = counter(
     "active_block_seconds",
     Unit.BLOCK_SECONDS,
     "Integral of the active blocks over time: what all requests together occupied.",
 )
-TENANT_BLOCK_SECONDS: Final = _counter(
+TENANT_BLOCK_SECONDS: Final = counter(
     "tenant_block_seconds",
     Unit.BLOCK_SECONDS,
     "Block-seconds by tenant: a block counts for the tenant that made it active, for as long as it "
     "stays so. Tenants beyond the first 50 are folded into other.",
     "tenant",
 )
-TENANT_TOKENS: Final = _counter(
+TENANT_TOKENS: Final = counter(
     "tenant_tokens",
     Unit.TOKENS,
     "Prompt and output tokens of ended requests by tenant, folded in the same way.",
     "tenant",
 )
-TENANT_ACTIVE_BLOCKS: Final = _gauge(
+TENANT_ACTIVE_BLOCKS: Final = gauge(
     "tenant_active_blocks",
     Unit.BLOCKS,
     "Active blocks by the tenant that made them active; they add up to all active blocks.",
     "tenant",
 )
 
-TIME_TO_FIRST_TOKEN: Final = _histogram(
+TIME_TO_FIRST_TOKEN: Final = histogram(
     "time_to_first_token", FIRST_TOKEN_EDGES, "From arrival to the first token, queue included."
 )
-INTER_TOKEN: Final = _histogram(
+INTER_TOKEN: Final = histogram(
     "inter_token_latency",
     INTER_TOKEN_EDGES,
     "Between two tokens of one sequence, pauses by preemption included.",
 )
-TIME_PER_OUTPUT_TOKEN: Final = _histogram(
+TIME_PER_OUTPUT_TOKEN: Final = histogram(
     "request_time_per_output_token",
     INTER_TOKEN_EDGES,
     "Per finished request: time from its first token to its end / tokens after the first.",
 )
-E2E_LATENCY: Final = _histogram(
+E2E_LATENCY: Final = histogram(
     "e2e_request_latency", REQUEST_EDGES, "From arrival to the end, of requests that ran to it."
 )
-PREFILL_TIME: Final = _histogram(
+PREFILL_TIME: Final = histogram(
     "request_prefill_time", REQUEST_EDGES, "From first admission to the first token."
 )
-DECODE_TIME: Final = _histogram(
+DECODE_TIME: Final = histogram(
     "request_decode_time", REQUEST_EDGES, "From the first token to the end of a request."
 )
-QUEUE_TIME: Final = _histogram(
+QUEUE_TIME: Final = histogram(
     "request_queue_time",
     WAIT_EDGES,
     "From arrival to the first admission, or to the end without one; waits after a preemption are "
     "in kvpulse_wait_seconds_total only.",
 )
-POOL_WAIT: Final = _histogram(
+POOL_WAIT: Final = histogram(
     "request_pool_wait",
     WAIT_EDGES,
     "The part of the queue time that was spent because blocks were missing.",
 )
-SCHEDULER_WAIT: Final = _histogram(
+SCHEDULER_WAIT: Final = histogram(
     "request_scheduler_wait",
     WAIT_EDGES,
     "The part of the queue time that was spent on batch slots, token budget or a busy engine.",
 )
-TIME_TO_FIRST_BLOCK: Final = _histogram(
+TIME_TO_FIRST_BLOCK: Final = histogram(
     "time_to_first_block", WAIT_EDGES, "From arrival to the first block."
 )
-BLOCK_LIFETIME: Final = _histogram(
+BLOCK_LIFETIME: Final = histogram(
     "kv_block_lifetime",
     LIFETIME_EDGES,
     "How long a block stayed active, from its first reference to its last.",
 )
-STEP_TIME: Final = _histogram(
+STEP_TIME: Final = histogram(
     "step_time", STEP_EDGES, "From the end of one engine step to the next."
 )
 
-EVENTS: Final = _counter(
+EVENTS: Final = counter(
     "events",
     Unit.EVENTS,
     "Events of the engine that are in the store, by kind; block kinds count blocks.",
     "kind",
 )
-EVENTS_LOST: Final = _counter(
+EVENTS_LOST: Final = counter(
     "events_lost",
     Unit.EVENTS,
     "Events the engine stated that never reached the store, by kind, counted exactly.",
     "kind",
 )
-LEDGER_AUDITS: Final = _counter(
+LEDGER_AUDITS: Final = counter(
     "ledger_audits",
     Unit.COUNT,
     "Comparisons of the agent's ledger with the pool's own account, by result (passed, failed). "
     "One failed audit means that ledger and pool disagree.",
     "result",
 )
-LAW_FAILURES: Final = _counter(
+LAW_FAILURES: Final = counter(
     "ledger_law_failures",
     Unit.COUNT,
     "Times a conservation law of the ledger did not hold, such as active + cached + free = total.",
 )
-JOURNAL_LAG: Final = _gauge(
+JOURNAL_LAG: Final = gauge(
     "journal_lag_seconds",
     Unit.SECONDS,
     "How far the agent was behind at its last commit: wall time since it had last read everything "
     "that the engine had written by then.",
 )
-JOURNAL_BEHIND: Final = _gauge(
+JOURNAL_BEHIND: Final = gauge(
     "journal_behind_records",
     Unit.RECORDS,
     "Records that the engine has committed and the agent has not read yet.",
 )
-SOURCE_UP: Final = _gauge(
+SOURCE_UP: Final = gauge(
     "source_up",
     Unit.BOOLEAN,
     "1 while the engine writes its journal and the agent reads it, 0 when its writer is finished, "
     "dead or silent. At 0 the gauges of the engine are withheld and its counters stay.",
 )
-SOURCE_AGE: Final = _gauge(
+SOURCE_AGE: Final = gauge(
     "source_age_seconds",
     Unit.SECONDS,
     "Wall time since the agent last committed something of this engine.",
 )
-RUN_START: Final = _gauge(
+RUN_START: Final = gauge(
     "run_start_time_seconds",
     Unit.SECONDS,
     "When the engine's newest run began, in seconds since 1970; it changes at a restart, together "
     "with the counters, which start again from 0.",
 )
-GAPS: Final = _counter(
+GAPS: Final = counter(
     "gaps", Unit.COUNT, "Stretches of the engine's stream that are known to be missing."
 )
 ENGINE_INFO: Final = Metric(
@@ -323,6 +312,7 @@ TABLE: Final = (
     *(TIME_TO_FIRST_TOKEN, INTER_TOKEN, TIME_PER_OUTPUT_TOKEN, E2E_LATENCY, PREFILL_TIME),
     *(DECODE_TIME, QUEUE_TIME, POOL_WAIT, SCHEDULER_WAIT, TIME_TO_FIRST_BLOCK, BLOCK_LIFETIME),
     STEP_TIME,
+    *SHARING_TABLE,
     *(EVENTS, EVENTS_LOST, LEDGER_AUDITS, LAW_FAILURES, JOURNAL_LAG, JOURNAL_BEHIND),
     *(SOURCE_UP, SOURCE_AGE, RUN_START, GAPS, ENGINE_INFO),
 )

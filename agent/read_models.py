@@ -7,7 +7,7 @@ Times ending in `_ns` or `_at_ns` are wall-clock nanoseconds UTC; durations are 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -48,6 +48,7 @@ class MarkKind(StrEnum):
     CONFIG = "config"
     LEAK = "leak"
     AUDIT_FAILED = "audit_failed"
+    POOL = "pool"  # its size changed
 
 
 class RequestOrder(StrEnum):
@@ -107,6 +108,8 @@ class EngineRow:
     free_blocks: int | None = None
     waiting: int | None = None
     running: int | None = None
+    swapped: int | None = None  # of those waiting, how many are in host memory
+    host_active_blocks: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,6 +199,43 @@ class RequestRow:
     tier: int = 0
     retry: int = 0
     spans_gap: bool = False  # values that a gap made unknowable are None
+    frontend_ns: int | None = None  # in the server, before it arrived in the engine
+    wait_cause: str | None = None  # why it waits now
+    blocker: int | None = None  # behind whom it waits now
+    blocked_others_ns: int | None = None  # others' waiting in which it was named as the blocker
+    needed_blocks: int | None = None  # stated when it could not get them
+    tokens_lost: int | None = None  # by preemptions
+    tokens_found: int | None = None  # of those, found again on resuming
+    blocks_kept: int | None = None  # of the blocks that preemptions freed, kept as cached
+    swaps: int | None = None  # of its preemptions, those by swap
+    host_blocks: int | None = None  # in host memory now
+
+
+@dataclass(frozen=True, slots=True)
+class TenantRow:
+    """What a tenant's sequences alive in a window came to, over their whole lives."""
+
+    SUMS: ClassVar = (
+        *("prompt_tokens", "output_tokens", "block_seconds", "preemptions", "prefix_hit_tokens"),
+        *("wait_pool_ns", "wait_scheduler_ns", "wait_quota_ns", "wait_transfer_ns"),
+        *("wait_after_preempt_ns",),
+    )
+    tenant: str  # its alias; empty for none
+    num_sequences: int
+    num_requests: int
+    num_rejected: int
+    num_at_quota: int  # that wait for their tenant's quota now
+    held_blocks: int | None  # by its live sequences; a block that two of them share counts twice
+    prompt_tokens: int | None
+    output_tokens: int | None
+    block_seconds: float | None
+    preemptions: int | None
+    prefix_hit_tokens: int | None
+    wait_pool_ns: int | None
+    wait_scheduler_ns: int | None
+    wait_quota_ns: int | None
+    wait_transfer_ns: int | None
+    wait_after_preempt_ns: int | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,9 +18,12 @@ from agent import (
     reads_requests,
     reads_runs,
     reads_series,
+    reads_usage,
 )
 from agent.block_map import BlockMap
 from agent.errors import StoreUnreadable
+from agent.head_of_line import HeadOfLine
+from agent.pool_usage import LeakReport, PoolUsage
 from agent.read_models import (
     EngineRow,
     GapRow,
@@ -37,6 +40,7 @@ from agent.read_models import (
     RunRow,
     Series,
     TelemetryHealth,
+    TenantRow,
 )
 from agent.read_tiers import Window
 from agent.store_connection import first_line, open_for_reading, parse_address
@@ -153,6 +157,26 @@ class Reads:
         """Return a sequence's timeline, drawn from the stored chunks; empty beyond retention."""
         with self._connection() as connection:
             return reads_events.read_request_events(connection, run_key, owner)
+
+    def usage(self, run_key: int) -> PoolUsage | None:
+        """Return how full the pool was last, in blocks and in slots; None before it is known."""
+        with self._connection() as connection:
+            return reads_usage.read_usage(connection, run_key)
+
+    def leak_report(self, run_key: int) -> LeakReport:
+        """Return the blocks whose references were never released, by owner."""
+        with self._connection() as connection:
+            return reads_usage.read_leak_report(connection, run_key)
+
+    def head_of_line(self, run_key: int) -> HeadOfLine | None:
+        """Return who waits for blocks with others behind that could run; None: nobody does."""
+        with self._connection() as connection:
+            return reads_usage.read_head_of_line(connection, run_key)
+
+    def tenants(self, run_key: int, start_ns: int, end_ns: int) -> list[TenantRow]:
+        """Return what each tenant's sequences alive in the window came to."""
+        with self._connection() as connection:
+            return reads_usage.read_tenants(connection, run_key, Window(start_ns, end_ns))
 
     def marks(self, run_key: int, start_ns: int, end_ns: int) -> list[Mark]:
         """Return restarts, gaps, changed configurations, leaks and failed audits in a window."""

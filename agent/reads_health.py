@@ -2,8 +2,10 @@
 
 import json
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import Any
 
+import numpy as np
 from sqlalchemy import Connection, text
 
 from agent.read_models import (
@@ -16,6 +18,7 @@ from agent.read_models import (
     TelemetryHealth,
 )
 from agent.read_tiers import Window
+from agent.reads_series import read_series
 from agent.store_rows import kind_name
 
 
@@ -105,6 +108,7 @@ def read_marks(connection: Connection, run_key: int, window: Window) -> list[Mar
         *_gap_marks(connection, bind),
         *_leak_marks(connection, bind),
         *_failure_marks(connection, bind),
+        *_pool_marks(connection, run_key, window),
     ]
     return sorted(marks, key=lambda mark: mark.t_ns)
 
@@ -175,6 +179,18 @@ def _failure_marks(connection: Connection, bind: Bind) -> list[Mark]:
         Mark(row.at_ns, MarkKind.AUDIT_FAILED, f"{row.law}: {row.detail}")
         for row in connection.execute(query, bind)
     ]
+
+
+def _pool_marks(connection: Connection, run_key: int, window: Window) -> list[Mark]:
+    series = read_series(connection, run_key, ("total_blocks",), window)
+    total = series.values["total_blocks"]
+    told = np.flatnonzero(~np.isnan(total))
+    marks = []
+    for before, now in pairwise(told.tolist()):
+        if total[before] != total[now]:
+            said = f"pool went from {int(total[before])} to {int(total[now])} blocks"
+            marks.append(Mark(int(series.t_ns[now]), MarkKind.POOL, said))
+    return marks
 
 
 def _store_bytes(connection: Connection) -> int:

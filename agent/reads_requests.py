@@ -68,7 +68,8 @@ SAME: Final = (
     *("shared_across", "peak_blocks", "filled_slots", "block_seconds", "wait_pool_ns"),
     *("wait_scheduler_ns", "wait_quota_ns", "wait_transfer_ns", "wait_after_preempt_ns"),
     *("preemptions", "recomputed_tokens", "prefix_hit_tokens", "time_to_first_block_ns"),
-    *("priority", "tier", "retry"),
+    *("priority", "tier", "retry", "frontend_ns", "wait_cause", "blocker", "blocked_others_ns"),
+    *("needed_blocks", "tokens_lost", "tokens_found", "blocks_kept", "swaps", "host_blocks"),
 )
 
 

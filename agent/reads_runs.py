@@ -7,7 +7,10 @@ from sqlalchemy import Connection, RowMapping, text
 
 from agent.read_models import EngineRow, RunRow, RunState
 
-NOW: Final = ("active_blocks", "cached_blocks", "free_blocks", "waiting", "running")
+NOW: Final = (
+    *("active_blocks", "cached_blocks", "free_blocks", "waiting", "running", "swapped"),
+    *("host_active_blocks", "total_blocks"),  # the pool may have changed its size
+)
 
 
 def read_runs(connection: Connection, engine: str) -> list[RunRow]:
@@ -58,6 +61,6 @@ def _engine_row(connection: Connection, run: RunRow) -> EngineRow:
         " ORDER BY at_ns DESC LIMIT 1"
     )
     now = connection.execute(query, {"key": run.run_key}).mappings().first()
-    values = dict(now) if now else {}
+    values = {name: value for name, value in (now or {}).items() if value is not None}
     shared = {name: getattr(run, name) for name in RunRow.__slots__}
-    return EngineRow(**shared, **values)
+    return EngineRow(**{**shared, **values})

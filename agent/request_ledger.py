@@ -10,14 +10,18 @@ from typing import Final
 
 import numpy as np
 
+from agent.arrival import arrived, forked, priority_label
+from agent.blockers import settle_blockers, stand_behind
 from agent.event_columns import EventColumns, Ints
 from agent.labelled_rollup import tenant_key
 from agent.ledger_delta import LawFailure
 from agent.loop_records import BUSY, LOOP_KINDS, WAIT, Act, acts_of, bursts_of, waits_of
-from agent.request_state import WAITING_STATES, RequestState, Tally, known
-from agent.second_sums import COUNTER, SecondSums
+from agent.request_groups import RequestGroups
+from agent.request_state import WAITING_STATES, RequestState, Tally, label_of
+from agent.second_sums import COUNTER, Gauges, SecondSums
 from kvpulse.events import (
     ArriveWord,
+    FailWord,
     FinishReason,
     FinishWord,
     Kind,
@@ -29,15 +33,6 @@ from kvpulse.events import (
 )
 
 _COMPLETED: Final = frozenset({int(FinishReason.STOP), int(FinishReason.LENGTH)})
-_SIGN: Final = 1 << 31
-
-
-def label_of(codes: type, code: int) -> str:
-    """Return a code's name as a label; codes of a later version are shown by number."""
-    try:
-        return str(codes(code).name).lower()
-    except ValueError:
-        return f"unknown_{code}"
 
 
 class RequestLedger:
@@ -49,7 +44,8 @@ class RequestLedger:
         self.changed: dict[int, RequestState] = {}
         self.ended: list[RequestState] = []  # since the last look for leaks
         self.tally = Tally()
-        self.num_running = self.num_waiting = self.limit_blocks = 0
+        self.num_running = self.num_waiting = self.limit_blocks = self.num_swapped = 0
+        self.groups = RequestGroups()
         self.failures: list[LawFailure] = []
         self._sums: SecondSums
         self._events: EventColumns
@@ -87,8 +83,8 @@ class RequestLedger:
         sums.advance(len(sums.grid) - 1, self._gauges())
         sums.close_second(self._gauges())
 
-    def _gauges(self) -> tuple[int, int, int]:
-        return self.num_running, self.num_waiting, self.limit_blocks
+    def _gauges(self) -> Gauges:
+        return Gauges(self.num_running, self.num_waiting, self.limit_blocks, self.num_swapped)
 
     def _words(self, act: Act, most: int) -> list[int]:
         """Return a record's first words, with zeros for those that it does not have."""
@@ -108,6 +104,7 @@ class RequestLedger:
         state.spans_gap = state.waits_unknown = True
         self.live[owner] = state
         self.tally.base_live += 1
+        self.tally.base_requests += 1
         return state
 
     def limit_of(self, state: RequestState) -> int:
@@ -122,6 +119,7 @@ class RequestLedger:
         self.num_waiting += 1
         self._sums.enter(BUSY, t_ns)
         if name != "waiting":
+            self.num_swapped += name == "swapped"
             self._sums.change_after(1, t_ns)
 
     def _settle(self, state: RequestState, t_ns: int) -> None:
@@ -135,7 +133,10 @@ class RequestLedger:
             if state.state != "waiting":
                 self._sums.change_after(-1, t_ns)
             self.num_waiting -= 1
-            state.cause = state.blocker = 0
+            self.num_swapped -= state.state == "swapped"
+            if state.blocker:
+                stand_behind(self.live, state, 0, t_ns)
+            state.cause, state.needed_blocks = 0, None
         elif state.state == "running":
             self.num_running -= 1
 
@@ -160,28 +161,27 @@ class RequestLedger:
         self._stop(state, t_ns)
         if was_queued and t_ns > state.arrived_ns:
             self._leave_queue(state, t_ns)
+        if state.num_behind:
+            settle_blockers(self.live, t_ns)  # nothing can be booked to it once it is gone
         state.ended_ns = t_ns
         self.limit_blocks -= state.limit_blocks
         del self.live[state.owner]
         self.ended.append(state)
 
     def _arrive(self, act: Act) -> None:
-        words = self._words(act, ArriveWord.NUM_HASHES)  # content hashes follow
-        state = RequestState(act.owner, act.tenant, "waiting", act.t_ns)
-        state.prompt_tokens = words[ArriveWord.PROMPT_TOKENS]
-        state.max_tokens = words[ArriveWord.MAX_TOKENS]
-        state.asked_max_tokens = known(words[ArriveWord.ASKED_MAX_TOKENS])
-        state.priority = (words[ArriveWord.PRIORITY] ^ _SIGN) - _SIGN
-        state.tier, state.retry = words[ArriveWord.TIER], words[ArriveWord.RETRY]
-        state.parent = words[ArriveWord.PARENT]
-        state.deadline_ns = words[ArriveWord.DEADLINE_LOW] | words[ArriveWord.DEADLINE_HIGH] << 32
-        low, high = words[ArriveWord.REQUEST_HASH_LOW], words[ArriveWord.REQUEST_HASH_HIGH]
-        state.request_hash = low | high << 32
+        state = RequestState(act.owner, act.tenant, "waiting", act.t_ns, begun_ns=act.t_ns)
+        arrived(state, self._words(act, ArriveWord.NUM_HASHES), act.aux)  # content hashes follow
         state.limit_blocks = self.limit_of(state)
         self.limit_blocks += state.limit_blocks
         self.live[act.owner] = self.changed[act.owner] = state
         self.tally.arrived += 1
-        self._sums.count(COUNTER["arrived"])
+        sums = self._sums
+        sums.count(COUNTER["arrived"])
+        sums.label("arrived_priority", priority_label(state.priority))
+        if state.retry:
+            sums.count(COUNTER["retries"])
+        if state.frontend_ns is not None:
+            sums.sample("frontend", state.frontend_ns)
         self._begin_wait(state, "waiting", act.t_ns)
 
     def _waits(self, waits: Iterable[tuple[int, int, int]], t_ns: int) -> None:
@@ -191,7 +191,8 @@ class RequestLedger:
         waited_ns = 0
         for owner, cause, blocker in waits:
             state = changed[owner] = live.get(owner) or self._unseen(owner)
-            state.blocker = blocker
+            if blocker != state.blocker:
+                stand_behind(live, state, blocker, t_ns)
             before = state.cause
             if cause == before:
                 continue
@@ -224,10 +225,13 @@ class RequestLedger:
     def _reject(self, act: Act) -> None:
         state = self._known(act)
         self._end(state, act.t_ns)
+        self.groups.leave(state)
         state.state, state.end_reason = "rejected", "rejected"
         state.reject_reason = label_of(RejectReason, act.aux)
         self.tally.rejected += 1
         self._sums.count(COUNTER["rejected"])
+        if state.retry:
+            self._sums.count(COUNTER["rejected_retries"])
         self._sums.label("rejected", state.reject_reason)
 
     def _prefix_hit(self, act: Act) -> None:
@@ -247,10 +251,19 @@ class RequestLedger:
         )
         state.preemptions += 1
         state.preempted_by.append(act.aux)
+        lost, freed, kept = words
+        state.tokens_lost += lost
+        state.blocks_kept += kept
         before = int(np.searchsorted(self._step_ns, act.t_ns, "right"))
         state.preempt_step_ns = int(self._step_ns[before - 1]) if before else self._last_step_ns
-        self._sums.count(COUNTER["preempted"])
-        self._sums.count(COUNTER["tokens_lost"], words[PreemptWord.TOKENS_LOST])
+        sums = self._sums
+        sums.count(COUNTER["preempted"])
+        sums.count(COUNTER["tokens_lost"], lost)
+        sums.count(COUNTER["preempt_freed_blocks"], freed)
+        sums.count(COUNTER["preempt_kept_blocks"], kept)
+        if state.state == "swapped":
+            state.swaps += 1
+            sums.count(COUNTER["preempted_by_swap"])
 
     def _resume(self, act: Act) -> None:
         state = self._known(act)
@@ -258,17 +271,14 @@ class RequestLedger:
         state.state = "running"
         self.num_running += 1
         self._sums.count(COUNTER["resumed"])
+        state.tokens_found += act.aux
         self._sums.count(COUNTER["resume_hit_tokens"], act.aux)
 
     def _fork(self, act: Act) -> None:
         parent = self.live.get(act.aux)
-        state = RequestState(act.owner, act.tenant, "running", act.t_ns)
-        state.parent = (parent.parent or parent.owner) if parent else act.aux
-        state.admitted_ns = act.t_ns
-        if parent is not None:
-            state.prompt_tokens, state.max_tokens = parent.prompt_tokens, parent.max_tokens
-            state.limit_blocks = parent.limit_blocks
-            state.priority, state.tier, state.retry = parent.priority, parent.tier, parent.retry
+        state = RequestState(act.owner, act.tenant, "running", act.t_ns, forked=True)
+        forked(state, parent, act.aux)
+        self.tally.base_requests += self.groups.fork(state, parent)
         self.limit_blocks += state.limit_blocks
         self.live[act.owner] = self.changed[act.owner] = state
         self.num_running += 1
@@ -282,8 +292,8 @@ class RequestLedger:
                 self._sums.sample("inter_token", act.t_ns - state.preempt_step_ns)
             return
         state.first_token_ns = act.t_ns
-        if state.spans_gap and not state.arrived_ns:
-            return
+        if state.forked or (state.spans_gap and not state.arrived_ns):
+            return  # a request has one first token, that of its first sequence
         self._sums.sample("ttft", act.t_ns - state.arrived_ns)
         self._sums.sample("prefill", act.t_ns - state.admitted_ns)
 
@@ -294,6 +304,9 @@ class RequestLedger:
         if act.owner in self.live:
             failures = self._known(act).alloc_failures
             failures[cause] = failures.get(cause, 0) + 1
+            state = self.live[act.owner]
+            if state.state in WAITING_STATES:
+                state.needed_blocks = self._words(act, 1)[FailWord.NEEDED]
 
     def _finish(self, act: Act) -> None:
         state = self._known(act)
@@ -307,15 +320,25 @@ class RequestLedger:
         state.state = "cancelled" if cancelled else "finished"
         self.tally.finished += 1
         sums = self._sums
-        sums.count(COUNTER["finished"])
-        sums.count(COUNTER["cancelled"], int(cancelled))
+        sums.count(COUNTER["sequences_finished"])
         sums.count(COUNTER["recomputed_tokens"], state.recomputed_tokens)
-        sums.label("finished", state.end_reason)
-        sums.label("tenant_tokens", tenant_key(state.tenant), state.prompt_tokens + output)
+        tokens = output if state.forked else state.prompt_tokens + output
+        sums.label("tenant_tokens", tenant_key(state.tenant), tokens)
         if state.first_token_ns:
             decode = act.t_ns - state.first_token_ns
             sums.sample("decode", decode)
             if output > 1:
                 sums.sample("tpot", decode // (output - 1))
-        if act.aux in _COMPLETED and state.arrived_ns:
-            sums.sample("e2e", act.t_ns - state.arrived_ns)
+        if self.groups.leave(state):
+            self._end_request(state, act)
+
+    def _end_request(self, state: RequestState, act: Act) -> None:
+        """Count a request as ended, with the reason of the sequence that ended last."""
+        self.tally.requests_ended += 1
+        sums = self._sums
+        sums.count(COUNTER["finished"])
+        sums.count(COUNTER["cancelled"], int(act.aux == FinishReason.CANCELLED))
+        sums.label("finished", state.end_reason or "")
+        began_ns = state.begun_ns or (0 if state.forked else state.arrived_ns)
+        if act.aux in _COMPLETED and began_ns:
+            sums.sample("e2e", act.t_ns - began_ns)

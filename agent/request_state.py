@@ -1,5 +1,6 @@
 """One sequence as the ledger knows it, and the row that is made of it."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -67,6 +68,18 @@ class RequestState:
     paid_ns: float | None = None  # block-ns up to then
     waits_unknown: bool = False
     spans_gap: bool = False
+    forked: bool = False  # split off another sequence; it never arrived
+    group: int = 0  # first sequence of a request that forked; 0: it did not
+    begun_ns: int = 0  # when its request arrived
+    frontend_ns: int | None = None
+    blocker_since_ns: int = 0  # waiting behind `blocker` is booked up to here
+    blocked_others_ns: int = 0
+    num_behind: int = 0  # sequences that name it as their blocker now
+    needed_blocks: int | None = None
+    tokens_lost: int = 0
+    tokens_found: int = 0
+    blocks_kept: int = 0
+    swaps: int = 0
 
     def settle(self, t_ns: int) -> int:
         """Account the wait up to a time to its cause; return the ns that passed."""
@@ -105,9 +118,19 @@ class Tally:
     forked: int = 0
     finished: int = 0
     rejected: int = 0
+    base_requests: int = 0
+    requests_ended: int = 0  # each once, however many sequences it had
     queue_ns: int = 0  # time in the queue of sequences that left it
     queue_waits_ns: int = 0  # the sum of their waits by cause
     waited_ns: int = 0  # time waited by all, after preemptions too, in waits that are over
+
+
+def label_of(codes: type, code: int) -> str:
+    """Return a code's name as a label; codes of a later version are shown by number."""
+    try:
+        return str(codes(code).name).lower()
+    except ValueError:
+        return f"unknown_{code}"
 
 
 def known(tokens: int) -> int | None:
@@ -123,6 +146,7 @@ class RowMaker:
     block_size: int
     tenants: dict[int, str]
     t_ns: int
+    host_held: Mapping[int, int] = field(default_factory=dict)
 
     def row(self, state: RequestState) -> RequestRow:
         """Return a sequence's row as known now."""
@@ -176,6 +200,16 @@ class RowMaker:
             if first_block and state.arrived_ns and not state.spans_gap
             else None,
             spans_gap=state.spans_gap,
+            frontend_ns=state.frontend_ns,
+            wait_cause=CAUSE_LABELS[state.cause] if state.cause else None,
+            blocker=state.blocker or None,
+            blocked_others_ns=state.blocked_others_ns,
+            needed_blocks=state.needed_blocks,
+            tokens_lost=state.tokens_lost,
+            tokens_found=state.tokens_found,
+            blocks_kept=state.blocks_kept,
+            swaps=state.swaps,
+            host_blocks=self.host_held.get(state.owner, 0),
         )
 
     def _sharing(self, state: RequestState, slot: int | None) -> Sharing | None:

@@ -19,6 +19,10 @@ GAUGES: Final = (
     "waiting",
     "live_sequences",
     "blocks_needed",
+    "filled_of_blocks",  # active blocks at the moment when `filled_slots` was stated
+    "host_active_blocks",  # NULL where the engine has no host blocks
+    "host_total_blocks",
+    "swapped",  # sequences whose blocks are in host memory
 )
 RANGED_GAUGES: Final = ("active_blocks", "cached_blocks", "free_blocks")
 RANGES: Final = tuple(f"{name}_{end}" for name in RANGED_GAUGES for end in ("min", "max"))
@@ -35,7 +39,7 @@ COUNTERS: Final = (
     "resumed",
     "arrived",
     "admitted",
-    "finished",
+    "finished",  # requests: a forked one when its last sequence ends
     "rejected",
     "cancelled",
     "prefill_tokens",
@@ -63,7 +67,19 @@ COUNTERS: Final = (
     "events_lost",
     "audits_passed",
     "audits_failed",
+    "sequences_finished",
+    "swapped_out",  # blocks moved
+    "swapped_in",
+    "preempted_by_swap",  # of `preempted`
+    "preempt_freed_blocks",
+    "preempt_kept_blocks",  # of those freed, kept as cached
+    "retries",  # of `arrived`
+    "rejected_retries",  # of `rejected`
+    "outlived_block_ns",  # active after the first holder had let go, when that ends
 )
+
+# What the first revision did not have: older states lack them.
+ADDED_COLUMNS: Final = frozenset({*GAUGES[10:], *COUNTERS[COUNTERS.index("sequences_finished") :]})
 
 COLUMNS: Final = GAUGES + RANGES + COUNTERS
 COLUMN_INDEX: Final = {name: i for i, name in enumerate(COLUMNS)}
@@ -81,6 +97,7 @@ LATENCIES: Final = (
     "step",
     "time_to_first_block",
     "block_lifetime",
+    "frontend",  # from the server's accepting a request to its arrival in the engine
 )
 LATENCY_INDEX: Final = {name: i for i, name in enumerate(LATENCIES)}
 
@@ -99,6 +116,7 @@ LABELLED: Final = (
     LabelledFamily("finished", "reason", False, 1),
     LabelledFamily("allocate_failed", "cause", False, 1),
     LabelledFamily("wait_ns", "cause", False, 1),
+    LabelledFamily("arrived_priority", "priority", False, 10),
     LabelledFamily("tenant_block_ns", "tenant", False, 10),
     LabelledFamily("tenant_tokens", "tenant", False, 10),
     LabelledFamily("tenant_active_blocks", "tenant", True, 10),

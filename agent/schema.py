@@ -68,6 +68,15 @@ REQUEST_NUMBERS: Final = (
     "recomputed_tokens",
     "prefix_hit_tokens",
     "time_to_first_block_ns",
+    "frontend_ns",
+    "blocker",  # behind whom it waits now
+    "blocked_others_ns",
+    "needed_blocks",
+    "tokens_lost",
+    "tokens_found",
+    "blocks_kept",
+    "swaps",
+    "host_blocks",
 )
 
 
@@ -244,6 +253,7 @@ requests: Final = Table(
     _text("preempted_by"),  # JSON: owners
     _text("alloc_failures"),  # JSON: cause to count
     _big("spans_gap"),  # 1: a gap fell into its life
+    _text("wait_cause", null=True),  # why it waits now
     PrimaryKeyConstraint("run_key", "owner"),
     Index(None, "run_key", "arrived_at_ns"),
     Index(None, "run_key", "ended_at_ns"),

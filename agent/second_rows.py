@@ -1,7 +1,7 @@
 """Lay what a stretch of events did over its seconds: one row of every scalar metric for each."""
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -22,6 +22,8 @@ _BLOCK_COUNTERS: Final = {
     "evicted": Kind.EVICT,
     "cached_new": Kind.CACHE,
     "copied": Kind.COPY_ON_WRITE,
+    "swapped_out": Kind.SWAP_OUT,
+    "swapped_in": Kind.SWAP_IN,
 }
 _TIERED: Final = kind_table(_BLOCK_COUNTERS.values())
 _STEP_COUNTERS: Final = {
@@ -42,8 +44,14 @@ class Before:
     active: int
     cached: int
     sum_counts: int
-    filled_slots: int | None
     last_step_ns: int  # 0: no step yet
+
+
+class Stated(NamedTuple):
+    """A number that a record states."""
+
+    record: int
+    value: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,18 +145,30 @@ def add_block_curves(rows: Ints, effects: BlockEffects, grid: Grid, before: Befo
     assert set(RANGED_GAUGES) == {*curves, "free_blocks"}
 
 
-def rows_of(sums: SecondSums, *, total_blocks: int) -> Ints:
+def rows_of(sums: SecondSums) -> Ints:
     """Return a row for each second with what the request loop counted."""
     rows = blank_rows(len(sums.grid))
     rows[:, _FIRST_COUNTER:] = sums.counters
-    gauges = np.array(sums.gauges, np.int64)
-    running, waiting, limit = gauges[:, 0], gauges[:, 1], gauges[:, 2]
+    running, waiting, limit, swapped = np.array(sums.gauges, np.int64).T
     rows[:, COLUMN_INDEX["running"]] = running
     rows[:, COLUMN_INDEX["waiting"]] = waiting
     rows[:, COLUMN_INDEX["live_sequences"]] = running + waiting
     rows[:, COLUMN_INDEX["blocks_needed"]] = limit
-    rows[:, COLUMN_INDEX["total_blocks"]] = total_blocks
+    rows[:, COLUMN_INDEX["swapped"]] = swapped
     return rows
+
+
+def add_host_blocks(rows: Ints, effects: BlockEffects, grid: Grid, active_before: int) -> None:
+    """Sample the active blocks of the host tier at each second's end."""
+    rows[:, COLUMN_INDEX["host_active_blocks"]] = grid.at_ends(effects.active_after, active_before)
+
+
+def add_outlived(rows: Ints, effects: BlockEffects, grid: Grid) -> None:
+    """Count what sharing kept active into the seconds in which that ended."""
+    outlived = effects.flips.outlived
+    if len(outlived.record):
+        spent = grid.sums(grid.index[outlived.record], outlived.block_ns)
+        rows[:, COLUMN_INDEX["outlived_block_ns"]] += spent
 
 
 def add_blocks_needed(rows: Ints, held_by_ended: int) -> None:
@@ -158,16 +178,12 @@ def add_blocks_needed(rows: Ints, held_by_ended: int) -> None:
     rows[:, column] = np.maximum(rows[:, column] - held, 0)
 
 
-def add_filled_slots(
-    rows: Ints, grid: Grid, stated: list[tuple[int, int]], last: int | None
-) -> None:
-    """Carry the newest stated number of filled slots to each second's end."""
-    column = np.full(len(grid), NULL, np.int64)
-    if last is not None:
-        column[:] = last
-    for record, filled in stated:
-        column[grid.index[record] :] = filled
-    rows[:, COLUMN_INDEX["filled_slots"]] = column
+def carry(rows: Ints, grid: Grid, name: str, last: int | None, stated: list[Stated]) -> None:
+    """Carry the newest stated value of a gauge to each second's end; `last` is that before."""
+    column = np.full(len(grid), NULL if last is None else last, np.int64)
+    for record, value in stated:
+        column[grid.index[record] :] = value
+    rows[:, COLUMN_INDEX[name]] = column
 
 
 def lifetime_samples(effects: BlockEffects, grid: Grid, known: Bools) -> Samples:

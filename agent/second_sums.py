@@ -1,7 +1,7 @@
 """What passes in each second of a stretch while the request loop runs through it."""
 
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -18,6 +18,15 @@ _CLASS_COLUMN: Final = {
 }
 ALL_CAUSES: Final = tuple(int(cause) for cause in WaitCause)
 _AFTER: Final = COUNTER["wait_after_preempt_ns"]
+
+
+class Gauges(NamedTuple):
+    """What the request loop knows at a second's end."""
+
+    running: int
+    waiting: int
+    limit_blocks: int
+    swapped: int
 
 
 @dataclass(slots=True)
@@ -47,7 +56,7 @@ class SecondSums:
     second: int = 0
     now: list[int] = field(default_factory=lambda: [0] * len(COUNTERS))
     waited_ns: list[int] = field(default_factory=lambda: [0] * NUM_CAUSES)  # this second
-    gauges: list[tuple[int, int, int]] = field(default_factory=list)  # running, waiting, limit
+    gauges: list[Gauges] = field(default_factory=list)
     labelled: list[dict[tuple[str, str | int], int]] = field(default_factory=list)
     samples: list[tuple[int, int, int, int]] = field(default_factory=list)
 
@@ -100,13 +109,13 @@ class SecondSums:
             self.waited_ns[cause] += waiting * (t_ns - curve.settled_ns[cause])
         curve.settled_ns[cause] = t_ns
 
-    def advance(self, second: int, gauges: tuple[int, int, int]) -> None:
+    def advance(self, second: int, gauges: Gauges) -> None:
         """Close every second before another one; `gauges` are what stands until then."""
         while self.second < second:
             self.close_second(gauges)
             self.second += 1
 
-    def close_second(self, gauges: tuple[int, int, int]) -> None:
+    def close_second(self, gauges: Gauges) -> None:
         """Settle what waits up to the end of the present second, and keep its sums."""
         end = self.ends[self.second]
         for cause in ALL_CAUSES:

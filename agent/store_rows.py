@@ -77,11 +77,14 @@ def _request_row(run_key: int, offset: int, row: RequestRow) -> Row:
         *(row.peak_blocks, row.filled_slots),
         *(row.wait_pool_ns, row.wait_scheduler_ns, row.wait_quota_ns, row.wait_transfer_ns),
         *(row.wait_after_preempt_ns, row.preemptions, row.recomputed_tokens),
-        *(row.prefix_hit_tokens, row.time_to_first_block_ns, row.block_seconds),
+        *(row.prefix_hit_tokens, row.time_to_first_block_ns, row.frontend_ns, row.blocker),
+        *(row.blocked_others_ns, row.needed_blocks, row.tokens_lost, row.tokens_found),
+        *(row.blocks_kept, row.swaps, row.host_blocks, row.block_seconds),
         None if row.wait_ns is None else _json(row.wait_ns),
         json.dumps(row.preempted_by) if row.preempted_by else "[]",
         _json(row.alloc_failures) if row.alloc_failures else "{}",
         int(row.spans_gap),
+        row.wait_cause,
     )
 
 

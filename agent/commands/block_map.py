@@ -123,6 +123,7 @@ def _document(engine: EngineRow, blocks: BlockMap) -> dict[str, object]:
         "age_ns": blocks.age_ns,
         "exact": blocks.exact,
         "total_blocks": blocks.total_blocks,
+        "out_of_service": blocks.num_out_of_service,
         "block_size": blocks.block_size,
         "state": blocks.state.tolist(),
         "count": blocks.count.tolist(),

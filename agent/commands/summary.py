@@ -28,6 +28,7 @@ class RunSummary:
         ledger_balanced: Audits were held against the ledger, and neither one nor a law failed.
         active_blocks_at_end: None when no rollup says it.
         leaked_blocks: Blocks still active although their owner ended, with that owner.
+        refused_frees: Blocks that were freed although nobody held them.
     """
 
     engine: str
@@ -42,11 +43,12 @@ class RunSummary:
     seconds_with_pool_wait: int
     active_blocks_at_end: int | None
     leaked_blocks: list[dict[str, int]]
+    refused_frees: int
 
     @property
     def is_good(self) -> bool:
-        """Whether nothing was lost, the ledger balances and no block leaked."""
-        return self.ledger_balanced and not (self.lost or self.leaked_blocks)
+        """Whether nothing was lost, the ledger balances, no block leaked or was freed twice."""
+        return self.ledger_balanced and not (self.lost or self.leaked_blocks or self.refused_frees)
 
 
 def main(argv: Sequence[str]) -> int:
@@ -65,7 +67,7 @@ def main(argv: Sequence[str]) -> int:
 def summarize(reads: Reads, run: RunRow) -> RunSummary:
     """Read one run's totals, audits, waits and leaks."""
     end_ns = (run.last_event_at_ns or run.started_at_ns) + SECOND_NS
-    names = ("wait_pool_ns", "active_blocks")
+    names = ("wait_pool_ns", "active_blocks", "refused_frees")
     series = reads.series(run.run_key, names, run.started_at_ns - SECOND_NS, end_ns, MOST_POINTS)
     active = series.values["active_blocks"]
     active = active[~np.isnan(active)]
@@ -84,6 +86,7 @@ def summarize(reads: Reads, run: RunRow) -> RunSummary:
         seconds_with_pool_wait=int((series.values["wait_pool_ns"] > 0).sum()),
         active_blocks_at_end=int(active[-1]) if len(active) else None,
         leaked_blocks=[{"block": leak.block, "owner": leak.owner} for leak in leaks],
+        refused_frees=int(np.nansum(series.values["refused_frees"])),
     )
 
 
@@ -112,7 +115,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="kvpulse summary",
         description=__doc__,
-        epilog="Exit code 1: events were lost, an audit or a law failed, or blocks leaked.",
+        epilog="Exit code 1: events were lost, an audit or a law failed, blocks leaked or "
+        "were freed twice.",
     )
     parser.add_argument("--engine", help="needed where the store holds more than one")
     parser.add_argument("--run", metavar="ID", help="default: the engine's newest run")
@@ -136,4 +140,6 @@ def _in_words(summary: RunSummary) -> list[str]:
         by_owner.setdefault(leak["owner"], []).append(leak["block"])
     for owner, blocks in by_owner.items():
         lines.append(f"leaked by sequence {owner}: blocks {', '.join(map(str, sorted(blocks)))}")
+    if summary.refused_frees:
+        lines.append(f"freed although nobody held them: {summary.refused_frees} blocks")
     return lines

@@ -30,7 +30,7 @@ def pack(values: npt.NDArray[Any], dtype: str) -> str:
 def payload_of(blocks: "BlockMap", view: GridView) -> dict[str, Any]:
     """Return what the browser needs to draw the grid and answer a hover."""
     return {
-        "total": blocks.total_blocks,
+        "total": len(blocks.state),
         "blockSize": blocks.block_size,
         "atNs": str(blocks.at_ns),
         "classes": pack(view.classes, "u1"),

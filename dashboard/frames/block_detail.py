@@ -81,6 +81,8 @@ def choices(blocks: "BlockMap") -> dict[int, str]:
 def moment_words(blocks: "BlockMap") -> str:
     """Say which moment the map shows, and how exact that is."""
     text = f"{count(blocks.total_blocks)} blocks of {blocks.block_size} tokens"
+    if blocks.num_out_of_service:
+        text += f", {count(blocks.num_out_of_service)} of the free cells out of service"
     text += f" as of {date_and_clock(blocks.at_ns)}"
     if blocks.age_ns > 0:
         return text + (

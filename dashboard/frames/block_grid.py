@@ -82,10 +82,10 @@ def grid_of(
     blocks: "BlockMap", *, colour_by: ColourBy, leaked: Sequence[int], lit: Sequence[int]
 ) -> GridView:
     """Return the map coloured by one property, with leaked and chosen blocks marked."""
-    flags = np.zeros(blocks.total_blocks, np.uint8)
-    flags[in_range(leaked, blocks.total_blocks)] |= LEAK
+    flags = np.zeros(len(blocks.state), np.uint8)
+    flags[in_range(leaked, len(blocks.state))] |= LEAK
     flags[(blocks.state == BlockState.ACTIVE) & (blocks.owner == UNKNOWN_OWNER)] |= OWNER_UNKNOWN
-    lit_ids = in_range(lit, blocks.total_blocks)
+    lit_ids = in_range(lit, len(blocks.state))
     flags[lit_ids] |= LIT
     classes = PAINTERS[colour_by](blocks, flags)
     counts = np.bincount(classes.index, minlength=len(classes.swatches))
@@ -145,7 +145,7 @@ def by_state(blocks: "BlockMap", flags: Bytes) -> Classes:
 
 def base_classes(blocks: "BlockMap", unknown: str = "unknown") -> tuple[Bytes, list[Swatch]]:
     """Return the ground that the other colourings share: free and cached faint, unknown hatched."""
-    index = np.full(blocks.total_blocks, 2, np.uint8)
+    index = np.full(len(blocks.state), 2, np.uint8)
     index[blocks.state == BlockState.FREE] = 0
     index[blocks.state == BlockState.CACHED] = 1
     swatches = [

@@ -98,7 +98,7 @@ def draw_map(page: Page, engine: EngineRow, blocks: "BlockMap") -> None:
     if leaks:
         st.error(leak_words(leaks))
     picked = st.session_state.get("picked-block")
-    if picked is not None and picked < blocks.total_blocks:
+    if picked is not None and picked < len(blocks.state):
         draw_block(page, blocks, picked)
 
 

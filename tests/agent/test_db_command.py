@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import create_engine, text
 
+from agent.store_revision import HEAD
 from kvpulse.command import main as kvpulse
 
 
@@ -19,11 +20,11 @@ def test_upgrade_creates_a_store_that_passes_the_check(
     store = str(tmp_path / "kvpulse.db")
 
     assert main(["upgrade", "--store", store]) == 0
-    assert "empty → 0001" in capsys.readouterr().out
+    assert f"empty → {HEAD}" in capsys.readouterr().out
     assert main(["check", "--store", store, "--json"]) == 0
     facts = json.loads(capsys.readouterr().out)
 
-    assert facts == {"store": store, "revision": "0001", "needed": "0001", "usable": True}
+    assert facts == {"store": store, "revision": HEAD, "needed": HEAD, "usable": True}
 
 
 def test_a_store_that_is_not_there_cannot_be_reached(

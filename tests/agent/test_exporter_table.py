@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from prometheus_client import generate_latest
 
-from agent import metrics
+from agent import metrics, sharing_metrics
 from agent.exporter import exporter_registry
 from agent.metric import Metric, MetricKind
 from agent.metrics_page import PAGE, page
@@ -21,13 +21,19 @@ def full_engine():
     tenants = {1: "chat"}
     families = ("tenant_block_ns", "tenant_tokens", "tenant_active_blocks")
     live = live_state(
-        gauges=gauges, tenants=tenants, labelled={family: {"chat": 1} for family in families}
+        gauges=gauges,
+        tenants=tenants,
+        labelled={family: {"chat": 1} for family in families},
+        host_active_blocks=2,
+        host_total_blocks=8,
+        host_unreleased={},
     )
-    return live_engine(live)
+    return live_engine(live, fingerprint={"model": "smollm2", "bytes_per_token": 46_080})
 
 
 def test_every_declared_metric_stands_in_the_table_once():
-    declared = [value for value in vars(metrics).values() if isinstance(value, Metric)]
+    modules = (vars(metrics), vars(sharing_metrics))
+    declared = [value for names in modules for value in names.values() if isinstance(value, Metric)]
 
     assert sorted(m.name for m in declared) == sorted(m.name for m in metrics.TABLE)
     assert len({m.name for m in metrics.TABLE}) == len(metrics.TABLE)

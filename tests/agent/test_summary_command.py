@@ -51,6 +51,7 @@ def test_a_recorded_run_is_summed_up_as_its_engine_counted_it(tmp_path, capsys):
     assert answer["ledger_balanced"] is True
     assert answer["active_blocks_at_end"] == 0
     assert answer["leaked_blocks"] == []
+    assert answer["refused_frees"] == 0
 
 
 def test_seconds_with_a_wait_for_blocks_and_the_last_active_count_come_from_rollups(
