@@ -3,6 +3,9 @@
 from dataclasses import dataclass
 
 from engine.config import EngineConfig
+from engine.policy.never_fits import most_blocks
+from engine.policy.scheduling_policy import NUM_TIERS
+from engine.policy.tenant_quotas import TenantQuotas
 from engine.request import Request
 from engine.runner import RunnerDescription
 from engine.sampling_params import SamplingParams
@@ -48,65 +51,115 @@ class Admission:
 
 
 @dataclass(frozen=True, slots=True)
+class Load:
+    """What an arriving request meets.
+
+    Attributes:
+        num_waiting: Requests in the queue.
+        num_waiting_of_tier: Those of the request's tier.
+        active_blocks: Blocks of the pool in use.
+        closed_above: While new requests are refused because of that: the high watermark in blocks.
+        shutting_down: Whether the engine only ends what it has.
+    """
+
+    num_waiting: int
+    num_waiting_of_tier: int = 0
+    active_blocks: int = 0
+    closed_above: int | None = None
+    shutting_down: bool = False
+
+
 class AdmissionRules:
     """The limits that requests are held against."""
 
-    config: EngineConfig
-    max_context: int
-    vocab_size: int
-
-    @classmethod
-    def of(cls, config: EngineConfig, runner: RunnerDescription) -> "AdmissionRules":
-        """Take the smaller context of configuration and runner."""
+    def __init__(
+        self, config: EngineConfig, runner: RunnerDescription, quotas: TenantQuotas
+    ) -> None:
         asked = config.max_context or runner.max_context
-        return cls(config, min(asked, runner.max_context), runner.vocab_size)
+        self.max_context = min(asked, runner.max_context)
+        self._config = config
+        self._vocab_size = runner.vocab_size
+        self._quotas = quotas
+
+    def context_of(self, request: Request) -> int:
+        """Return the most tokens that a sequence of the request may have."""
+        policy = self._config.policy
+        caps = (policy.max_request_tokens, policy.tiers[tier_of(request)].max_context)
+        return min([self.max_context, *(cap for cap in caps if cap is not None)])
 
     def max_tokens(self, request: Request) -> int:
         """Return the request's max_tokens, clamped to the room its prompt leaves."""
-        room = self.max_context - request.num_prompt_tokens
+        room = self.context_of(request) - request.num_prompt_tokens
         return min(request.sampling.max_tokens, room)
 
-    def refuse(
-        self, request: Request, *, num_waiting: int, shutting_down: bool
-    ) -> Rejection | None:
+    def refuse(self, request: Request, *, tenant: int, load: Load) -> Rejection | None:
         """Return why the request cannot be taken, or None."""
         fault = self._fault(request)
         if fault:
             return Rejection(RejectReason.INVALID_REQUEST, 0, 0, fault)
-        if shutting_down:
+        if load.shutting_down:
             return Rejection(RejectReason.SHUTTING_DOWN, 0, 0, "the engine is shutting down")
-        prompt = request.num_prompt_tokens
-        if prompt >= self.max_context:
+        prompt, context = request.num_prompt_tokens, self.context_of(request)
+        if prompt >= context:
             message = (
-                f"the prompt has {prompt} tokens; the context holds {self.max_context}, "
+                f"the prompt has {prompt} tokens; the context holds {context}, "
                 "at least one of which must be left for output"
             )
-            return Rejection(RejectReason.CONTEXT_TOO_LONG, prompt, self.max_context, message)
-        return self._refuse_for_room(request, num_waiting=num_waiting)
+            return Rejection(RejectReason.CONTEXT_TOO_LONG, prompt, context, message)
+        return self._refuse_for_ever(request, tenant) or self._refuse_for_now(request, load)
 
-    def _refuse_for_room(self, request: Request, *, num_waiting: int) -> Rejection | None:
-        total = self.config.total_blocks
-        # The last generated token is never fed back, so it needs no slot.
-        longest = request.num_prompt_tokens + self.max_tokens(request) - 1
-        needed = self.config.blocks_for(longest)
-        if needed > total:
-            message = f"the request may need {needed} blocks; the pool has {total}"
-            return Rejection(RejectReason.EXCEEDS_POOL, needed, total, message)
-        max_queue = self.config.max_queue
-        if num_waiting >= max_queue:
-            message = f"{num_waiting} sequences wait already; the queue holds {max_queue}"
-            return Rejection(RejectReason.QUEUE_FULL, num_waiting + 1, max_queue, message)
+    def _refuse_for_ever(self, request: Request, tenant: int) -> Rejection | None:
+        """Return why the request could not be served by an engine that does nothing else."""
+        needed = most_blocks(
+            num_prompt_tokens=request.num_prompt_tokens,
+            max_num_tokens=request.num_prompt_tokens + self.max_tokens(request),
+            num_sequences=request.sampling.num_sequences,
+            block_size=self._config.block_size,
+        )
+        limit, ceiling = self._quotas.most_for(tenant), self._quotas.ceiling(tenant)
+        if needed > limit:
+            message = f"the request may need {needed} blocks; the pool has {limit}"
+            if limit < self._quotas.total_blocks:
+                message += f" for it, of {self._quotas.total_blocks}: the rest is reserved"
+            return Rejection(RejectReason.EXCEEDS_POOL, needed, limit, message)
+        if needed > ceiling:
+            message = f"the request may need {needed} blocks; its tenant may hold {ceiling}"
+            return Rejection(RejectReason.EXCEEDS_QUOTA, needed, ceiling, message)
+        return None
+
+    def _refuse_for_now(self, request: Request, load: Load) -> Rejection | None:
+        """Return why the request had better come again later."""
+        tier_bound = self._config.policy.tiers[tier_of(request)].max_queue
+        bounds = [(load.num_waiting, self._config.max_queue)]
+        if tier_bound is not None:
+            bounds.append((load.num_waiting_of_tier, tier_bound))
+        for num_waiting, bound in bounds:
+            if num_waiting >= bound:
+                message = f"{num_waiting} sequences wait already; the queue holds {bound}"
+                return Rejection(RejectReason.QUEUE_FULL, num_waiting + 1, bound, message)
+        if load.closed_above is not None:
+            active, limit = load.active_blocks, load.closed_above
+            message = f"{active} blocks are in use, after more than {limit}; try again later"
+            return Rejection(RejectReason.ABOVE_WATERMARK, active, limit, message)
         return None
 
     def _fault(self, request: Request) -> str | None:
         """Return what is wrong with the request by itself."""
         if request.num_prompt_tokens < 1:
             return "the prompt is empty"
-        if self.vocab_size and request.simulated is None:
+        if self._vocab_size and request.simulated is None:
             ids = request.prompt_token_ids
-            if min(ids) < 0 or max(ids) >= self.vocab_size:
-                return f"a prompt token id is outside the vocabulary of {self.vocab_size}"
+            if min(ids) < 0 or max(ids) >= self._vocab_size:
+                return f"a prompt token id is outside the vocabulary of {self._vocab_size}"
+        num_sequences, most = request.sampling.num_sequences, self._config.max_batch
+        if num_sequences > most:
+            return f"the request asks for {num_sequences} sequences; the batch holds {most}"
         return sampling_fault(request.sampling)
+
+
+def tier_of(request: Request) -> int:
+    """Return the tier of a request: 0 interactive, 1 batch and all above."""
+    return min(max(request.tier, 0), NUM_TIERS - 1)
 
 
 def sampling_fault(sampling: SamplingParams) -> str | None:

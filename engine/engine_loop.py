@@ -1,14 +1,16 @@
 """The engine: takes requests, runs steps, and states what it does. One thread calls it."""
 
-from collections import Counter
+import logging
 from typing import TYPE_CHECKING
 
 from engine.accounts import Accounts, SecondsCounter
-from engine.admission import Admission, AdmissionRules, Rejection
+from engine.admission import Admission, Rejection
+from engine.arrivals import Arrivals
 from engine.block_pool import BlockPool
+from engine.books import Books
 from engine.clock import Clock
 from engine.config import EngineConfig
-from engine.errors import AccountError
+from engine.errors import StepMemoryError
 from engine.faults.pass_faults import PassFaults
 from engine.faults.protocol import FaultInjector, NoFaults
 from engine.forks.forking import Forking
@@ -16,20 +18,18 @@ from engine.prefix_index.opening import open_prefix_index
 from engine.recording import KeyframeSource
 from engine.reports import Reports
 from engine.request import Request
-from engine.runner import ModelRunner
+from engine.runner import ModelRunner, StepPlan, StepResult
 from engine.scheduler import Scheduler
-from engine.sequence import Sequence
 from engine.sliding_window import SlidingWindow
 from engine.step_outcome import OutcomeTaker, StepOutcome
-from engine.tenants import TenantBook
 from engine.token_event import TokenEvent as TokenEvent
-from kvpulse.events import FinishReason, Kind
+from kvpulse.events import FinishReason
 from kvpulse.identity import KeyedHashes
 
 if TYPE_CHECKING:
     from kvpulse.recorder import Recorder
 
-_LARGEST_WORD = 0xFFFF_FFFE  # one below "not measured"
+_log = logging.getLogger(__name__)
 
 
 class Engine:
@@ -43,8 +43,6 @@ class Engine:
         max_context: Most tokens of a sequence.
         num_steps: Steps that ran.
         idle: True when the last step had nothing to run, although somebody may wait.
-        rejections: Why requests that were taken first are rejected after all, by number; whoever
-            answers the client takes them out.
     """
 
     def __init__(
@@ -62,13 +60,10 @@ class Engine:
         self.description = runner.describe()
         self.num_steps = 0
         self.idle = True
-        self.rejections: dict[int, Rejection] = {}
         self._runner = runner
         self._clock = clock
         self._recorder = recorder
         self._faults = faults or NoFaults()
-        self._rules = AdmissionRules.of(config, self.description)
-        self.max_context = self._rules.max_context
         self._pool = BlockPool(config.total_blocks, recorder=recorder)
         self._cache = open_prefix_index(
             config.prefix_index,
@@ -77,8 +72,17 @@ class Engine:
             runner=self.description,
             hashes=hashes,
         )
+        self._host_pool: BlockPool | None = None
+        if config.host_blocks:
+            self._host_pool = BlockPool(config.host_blocks, recorder=recorder, host=True)
         self._scheduler = Scheduler(
-            config, self._pool, self._cache, clock=clock, recorder=recorder, faults=self._faults
+            config,
+            self._pool,
+            self._cache,
+            clock=clock,
+            recorder=recorder,
+            faults=self._faults,
+            host_pool=self._host_pool,
         )
         window = self.description.sliding_window
         self._outcomes = OutcomeTaker(
@@ -88,12 +92,17 @@ class Engine:
             window=SlidingWindow(window, self._pool) if window else None,
             recorder=recorder,
         )
-        self._tenants = TenantBook(self._scheduler.tally, recorder=recorder)
-        self._reports = Reports(config, self._pool, self._scheduler, recorder=recorder)
+        self._arrivals = Arrivals(
+            config, self.description, self._scheduler, self._pool, self._cache
+        )
+        self.max_context = self._arrivals.rules.max_context
+        self._reports = Reports(
+            config, self._pool, self._scheduler, host_pool=self._host_pool, recorder=recorder
+        )
         self._keyframes = keyframes or KeyframeSource()
-        self._keyframes.attach(self._pool, self._scheduler)
+        self._keyframes.attach(self._pool, self._scheduler, host_pool=self._host_pool)
+        self._books = Books(self._pool, self._scheduler, self._keyframes, host_pool=self._host_pool)
         self._pool_wait = SecondsCounter()
-        self._draining = False
         self._closed = False
         self._reports.state_config(self.description, max_context=self.max_context)
         self._pass_faults: PassFaults | None = None  # what misbehaves in a whole pass
@@ -114,6 +123,19 @@ class Engine:
         return self._reports.due_ns
 
     @property
+    def next_deadline_ns(self) -> int | None:
+        """Return when the next sequence runs out of time, if any may."""
+        return self._scheduler.next_deadline_ns
+
+    @property
+    def rejections(self) -> dict[int, Rejection]:
+        """Return why requests were rejected out of the queue, by number.
+
+        Whoever answers the client takes a reason out.
+        """
+        return self._scheduler.endings.rejections
+
+    @property
     def num_waiting(self) -> int:
         """Return how many sequences wait."""
         return len(self._scheduler.waiting)
@@ -125,26 +147,7 @@ class Engine:
 
     def submit(self, request: Request) -> Admission:
         """Take a request, or say why not. Either way it has a number from now on."""
-        seq_id = self._scheduler.numbers.take()
-        tenant = self._tenants.id_of(request.tenant)
-        rejection = self._rules.refuse(
-            request, num_waiting=self.num_waiting, shutting_down=self._draining
-        )
-        seq = None
-        if rejection is None:
-            seq = self._sequence(seq_id, request, tenant)
-        self._state_arrival(seq_id, request, tenant, seq)
-        if seq is not None:
-            self._scheduler.enqueue(seq)
-            return Admission(seq_id)
-        assert rejection is not None, "one of the two"
-        if self._recorder is not None:
-            self._recorder.reject(
-                seq_id, rejection.reason, rejection.needed, rejection.limit, tenant
-            )
-        rejected = self._scheduler.tally.rejected
-        rejected[rejection.reason] = rejected.get(rejection.reason, 0) + 1
-        return Admission(seq_id, rejection)
+        return self._arrivals.take(request)
 
     def cancel(self, root: int) -> bool:
         """End all sequences of a request at once, in whatever state; False if none is live.
@@ -152,7 +155,7 @@ class Engine:
         Args:
             root: The number that `submit` gave.
         """
-        seqs = [seq for seq in self._scheduler.live.values() if seq.root_id == root]
+        seqs = self._scheduler.endings.sequences_of(root)
         for seq in seqs:
             self._scheduler.tally.cancelled += 1
             self._scheduler.end(seq, FinishReason.CANCELLED)
@@ -167,19 +170,23 @@ class Engine:
         return True
 
     def step(self) -> list[TokenEvent]:
-        """Run one pass and one step; return the tokens it gave."""
+        """Run one pass and one step; return the tokens it gave, and ends that came without one."""
         clock = self._clock
         if self._pass_faults is not None:
             self._pass_faults.act()
         started_ns = clock.now_ns()
+        self._scheduler.expire(started_ns)
         plan = self._scheduler.run_pass(self.num_steps)
         self._pool_wait.set(self._scheduler.judge.num_waiting_for_pool > 0, started_ns)
         self.idle = not plan.sequences
         if self.idle:
             self._report()
-            return []
+            return self._take_notices()
         planned_ns = clock.now_ns()
-        result = self._runner.execute(plan)
+        result = self._execute(plan)
+        if result is None:
+            self._report()
+            return self._take_notices()
         outcome = self._outcomes.take(plan, result, clock.now_ns())
         self._state_step(
             outcome,
@@ -189,17 +196,48 @@ class Engine:
             sample_ns=result.sample_ns,
         )
         self._report()
+        if self._scheduler.endings.notices:
+            return self._take_notices() + outcome.events
         return outcome.events
 
     def is_live(self, seq_id: int) -> bool:
         """Return whether a sequence has not ended yet."""
         return seq_id in self._scheduler.live
 
-    def tick(self) -> None:
-        """State audit and heartbeat if they are due; call it also while idle."""
+    def tick(self) -> list[TokenEvent]:
+        """State audit and heartbeat if they are due; return ends that came without a token.
+
+        Call it also while idle.
+        """
         if self._pass_faults is not None:
             self._pass_faults.act()
+        self._scheduler.expire(self._clock.now_ns())
         self._report()
+        return self._take_notices()
+
+    def expire(self, now_ns: int) -> list[TokenEvent]:
+        """End whatever has run out of time by `now_ns`; `step` and `tick` do it by themselves."""
+        self._scheduler.expire(now_ns)
+        return self._take_notices()
+
+    def _execute(self, plan: StepPlan) -> StepResult | None:
+        """Run the plan; None if the model had not the memory, and the next ones will be smaller."""
+        pressure = self._scheduler.pressure
+        try:
+            result = self._runner.execute(plan)
+        except StepMemoryError:
+            _log.warning("step %d ran out of memory; smaller ones follow", self.num_steps)
+            self._scheduler.step_failed(plan)
+            return None
+        if pressure.lowered:
+            pressure.succeeded()
+        return result
+
+    def _take_notices(self) -> list[TokenEvent]:
+        notices = self._scheduler.endings.notices
+        taken = notices.copy()
+        notices.clear()
+        return taken
 
     def _report(self) -> None:
         now_ns = self._clock.now_ns()
@@ -208,7 +246,7 @@ class Engine:
 
     def begin_drain(self) -> None:
         """Refuse every later request with `shutting_down`; what is live goes on."""
-        self._draining = True
+        self._arrivals.draining = True
 
     def drain(self) -> None:
         """Refuse later requests and run until nothing is live or nothing can run any more."""
@@ -240,77 +278,11 @@ class Engine:
 
     def accounts(self) -> Accounts:
         """Return what pool and scheduler counted of their own acts."""
-        tally = self._scheduler.tally
-        rejected = {reason.name.lower(): n for reason, n in tally.rejected.items()}
-        finished = {reason.name.lower(): n for reason, n in tally.finished.items()}
-        if rejected:
-            finished["rejected"] = sum(rejected.values())
-        acts = {
-            **tally.acts(),
-            **self._pool.acts,
-            Kind.COPY_ON_WRITE: self._scheduler.tables.num_copied,
-            Kind.KEYFRAME: self._keyframes.num_calls,
-        }
-        return Accounts(
-            acts=acts,
-            requests=tally.arrivals,
-            finished_by_reason=finished,
-            rejected_by_reason=rejected,
-            preemptions=tally.preempts,
-            prefix_hit_tokens=tally.prefix_hit_tokens,
-            prefix_queried_tokens=tally.prefix_queried_tokens,
-            cancelled=tally.cancelled,
-            seconds_with_pool_wait=self._pool_wait.seconds(),
-            steps=tally.steps,
-            active_blocks=self._pool.num_active,
-            cached_blocks=self._pool.num_cached,
-            free_blocks=self._pool.num_free,
-            leaked_blocks=len(set(self._scheduler.leaked)),
-        )
+        return self._books.accounts(seconds_with_pool_wait=self._pool_wait.seconds())
 
     def check(self) -> None:
-        """Recount pool and tables, and raise where they disagree."""
-        self._pool.check()
-        self._scheduler.check()
-        held = Counter(self._scheduler.leaked)
-        for seq in self._scheduler.live.values():
-            held.update(seq.block_table.held_ids)
-        counts = self._pool.counts
-        for block_id, count in enumerate(counts):
-            if held[block_id] != count:
-                raise AccountError(
-                    f"block {block_id} has count {count}; {held[block_id]} table entries name it"
-                )
-
-    def _sequence(self, seq_id: int, request: Request, tenant: int) -> Sequence:
-        seq = Sequence(seq_id, request, block_size=self.config.block_size, tenant=tenant)
-        seq.max_num_tokens = seq.num_prompt_tokens + self._rules.max_tokens(request)
-        if not request.sampling.ignore_eos:
-            seq.stop_ids |= frozenset(self.description.eos_token_ids)
-        self._cache.identify_prompt(seq)
-        return seq
-
-    def _state_arrival(
-        self, seq_id: int, request: Request, tenant: int, seq: Sequence | None
-    ) -> None:
-        self._scheduler.tally.arrivals += 1
-        if self._recorder is None:
-            return
-        asked = _word(request.sampling.max_tokens) if request.max_tokens_asked else None
-        self._recorder.arrive(
-            seq_id,
-            _word(request.num_prompt_tokens),
-            _word(self._rules.max_tokens(request)),
-            tenant,
-            asked_max_tokens=asked,
-            priority=request.priority,
-            tier=_word(request.tier),
-            deadline_ns=request.deadline_ns,
-            retry=_word(request.retry),
-            request_hash=request.request_hash,
-            frontend_ns=request.frontend_ns,
-            hashes=seq.block_hashes if seq is not None else (),
-        )
+        """Recount pools and tables, and raise where they disagree."""
+        self._books.check()
 
     def _state_step(
         self,
@@ -337,8 +309,3 @@ class Engine:
                 compute_ns,
                 sample_ns,
             )
-
-
-def _word(value: int) -> int:
-    """Return a number as it fits a payload word."""
-    return min(max(value, 0), _LARGEST_WORD)

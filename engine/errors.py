@@ -3,6 +3,7 @@
     EngineError
     ├── ConfigError         a setting that cannot be used
     ├── TraceError          a trace file that cannot be replayed
+    ├── StepMemoryError     the model ran out of memory in a step
     └── PoolError           the pool's structures disagree: a bug
         └── AccountError    scheduler and pool disagree: a bug
 
@@ -39,6 +40,18 @@ class TraceError(EngineError):
         self.line = line
         self.found = found
         self.accepted = accepted
+
+
+class StepMemoryError(EngineError):
+    """The model ran out of memory in a step, and nothing of it was computed.
+
+    A runner raises it in place of a result. The plan's block moves are done by then; the engine
+    makes smaller steps from there on, and ends a request only if it cannot.
+    """
+
+    def __init__(self, detail: str) -> None:
+        super().__init__(f"out of memory in a step: {detail}")
+        self.detail = detail
 
 
 class PoolError(EngineError):

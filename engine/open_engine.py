@@ -51,6 +51,7 @@ def open_engine(
             config.engine,
             total_blocks=config.total_blocks,
             block_size=config.block_size,
+            host_blocks=config.host_blocks,
             snapshot=keyframes.take,
             clock=clock.now_ns,
             wall_clock=faults.wall_clock(journal.wall_clock),

@@ -12,6 +12,7 @@ _STATES = {
     SequenceStatus.WAITING: SequenceState.WAITING,
     SequenceStatus.RUNNING: SequenceState.RUNNING,
     SequenceStatus.PREEMPTED: SequenceState.PREEMPTED,
+    SequenceStatus.SWAPPED: SequenceState.SWAPPED,
 }
 
 
@@ -26,11 +27,14 @@ class KeyframeSource:
         self.num_calls = 0
         self._pool: BlockPool | None = None
         self._scheduler: Scheduler | None = None
+        self._host_pool: BlockPool | None = None
         self.last_step = 0
 
-    def attach(self, pool: BlockPool, scheduler: Scheduler) -> None:
+    def attach(
+        self, pool: BlockPool, scheduler: Scheduler, *, host_pool: BlockPool | None = None
+    ) -> None:
         """Name whose state it is."""
-        self._pool, self._scheduler = pool, scheduler
+        self._pool, self._scheduler, self._host_pool = pool, scheduler, host_pool
 
     def take(self) -> Keyframe | None:
         """Return the present state."""
@@ -42,6 +46,7 @@ class KeyframeSource:
             hashes=self._pool.hashes(),
             cached_blocks=self._pool.cached_blocks(),
             sequences=[_state_of(seq) for seq in self._scheduler.live.values()],
+            host_counts=array("I", self._host_pool.counts if self._host_pool else ()),
             step=self.last_step,
         )
 
@@ -67,6 +72,7 @@ def _state_of(seq: Sequence) -> KeyframeSequence:
         first_token_ns=seq.first_token_ns,
         priority=request.priority,
         tier=request.tier,
+        parent=seq.parent_id,
         retry=request.retry,
         table=[NULL_ENTRY] * table.num_null + table.block_ids[table.num_null :],
     )

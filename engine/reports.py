@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 from engine.block_pool import BlockPool
 from engine.config import EngineConfig
+from engine.policy.scheduling_policy import changed_fields
 from engine.pool_results import PoolAudit
 from engine.runner import RunnerDescription
 from engine.scheduler import Scheduler
@@ -23,9 +24,11 @@ class Reports:
         pool: BlockPool,
         scheduler: Scheduler,
         *,
+        host_pool: BlockPool | None = None,
         recorder: "Recorder | None" = None,
     ) -> None:
         self.due_ns = 0
+        self._host_pool = host_pool
         self._config = config
         self._pool = pool
         self._scheduler = scheduler
@@ -52,6 +55,10 @@ class Reports:
                 "token_budget": config.token_budget,
                 "watermark_blocks": config.watermark_blocks,
                 "prefix_caching": config.prefix_caching,
+                "prefix_index": config.prefix_index,
+                "host_blocks": config.host_blocks,
+                "preemption": str(config.preemption),
+                "policy": changed_fields(config.policy),
                 "version": ENGINE_VERSION,
             }
         )
@@ -74,8 +81,26 @@ class Reports:
                 audit.largest_free_run,
             )
             self._recorder.heartbeat(step, len(scheduler.live), len(scheduler.waiting))
+        if self._host_pool is not None:
+            self._state_host(self._host_pool.audit())
         self.due_ns = now_ns + self._config.audit_interval_ns
         return audit
+
+    def _state_host(self, audit: PoolAudit) -> None:
+        """State the account of the host's blocks."""
+        self._scheduler.tally.audits += 1
+        if self._recorder is not None:
+            self._recorder.pool(
+                audit.total,
+                audit.active,
+                audit.cached,
+                audit.free,
+                audit.sum_of_counts,
+                audit.checksum,
+                None,
+                audit.largest_free_run,
+                host=True,
+            )
 
     def filled_slots(self, active_blocks: int) -> int:
         """Return the token slots in use in active blocks, each block once.
@@ -83,7 +108,7 @@ class Reports:
         What is empty is what running sequences hold beyond their computed tokens. Shared blocks
         are full, but for the last one of samples that have not written since they split.
         """
-        empty = self._scheduler.leaked_empty_slots
+        empty = self._scheduler.endings.leaked_empty_slots
         tails: set[int] = set()
         for seq in self._scheduler.running:
             if seq.shares_tail:

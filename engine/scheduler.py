@@ -1,315 +1,248 @@
-"""Choose each step's work: continuous batching with chunked prefill, first come, first served.
+"""Choose each step's work: continuous batching with chunked prefill, in order of rank.
 
-One pass decides one step. Running sequences come first, in order of arrival: each decodes one token
-or runs the next chunk of its prompt, within the token budget; decodes always fit. A sequence that
-needs a block when none is left preempts the one that arrived last, which gives up its blocks and
-waits at the head of the queue. Then waiting sequences are admitted in order of arrival, while there
-is a batch slot, budget, and room for **all** their tokens above the watermark; the first that does
-not fit ends the pass, nobody overtakes it. Without others running there is no watermark.
+One pass decides one step. Running sequences come first, in order of rank (arrival, put off by
+priority, tier and fairness: `engine.policy.ranking`): each decodes one token or runs the next chunk
+of its prompt, within the token budget; decodes always fit. A sequence that needs a block when none
+is left lets the last in order give way (`engine.policy.victims`), which waits in the queue again.
+Then waiting sequences are admitted in order (`engine.entry`), while there is a place, budget, and
+room for **all** their tokens above the watermark. Without others running there is no watermark.
 
-Running and waiting are both ordered by arrival, and whoever runs arrived before whoever waits.
+The parts: `lineup` (who waits, who runs), `running_plan`, `entry`, `preemption`, `endings`,
+`wait_causes`; what they decide by lies in `engine/policy/`.
 """
 
-from collections import deque
 from typing import TYPE_CHECKING
 
 from engine.accounts import Tally
 from engine.block_pool import BlockPool
 from engine.clock import Clock
 from engine.config import EngineConfig
+from engine.endings import Endings
+from engine.entry import Entry
 from engine.errors import AccountError
 from engine.faults.protocol import FaultInjector, NoFaults
 from engine.forks.table_growth import TableGrowth
-from engine.pool_results import AllocationRefusal
-from engine.prefix_cache import PrefixCache, PrefixHit
+from engine.lineup import Lineup, group_of
+from engine.policy.deadlines import Deadlines
+from engine.policy.memory_pressure import MemoryPressure
+from engine.policy.ranking import Ranking, order_key
+from engine.policy.tenant_quotas import TenantQuotas
+from engine.policy.victims import VictimChoice, Why
+from engine.preemption import Preemptor
+from engine.prefix_index.protocol import PrefixIndex
 from engine.runner import StepPlan
+from engine.running_plan import RunningPlanner
+from engine.scheduling_state import SchedulingState
 from engine.sequence import Sequence, SequenceStatus
 from engine.sequence_numbers import SequenceNumbers
-from engine.wait_causes import PassEnd, WaitJudge, level_of
-from kvpulse.events import FinishReason, PreemptMode, WaitCause
+from engine.statements import Statements
+from engine.step_budget import StepBudget
+from engine.swapping import Swapper
+from engine.wait_causes import WaitJudge
+from kvpulse.events import FinishReason
 
 if TYPE_CHECKING:
     from kvpulse.recorder import Recorder
 
 
 class Scheduler:
-    """The queue, the running batch, and every act that moves a sequence between them."""
+    """The queue, the running batch, and every act that moves a sequence between them.
+
+    Attributes:
+        tables: Makes room for what a sequence writes next.
+        judge: Says why each waiting sequence waits.
+        quotas: What each tenant may take.
+        endings: How sequences leave.
+        swapper: Moves sequences to the host and back; None without host blocks.
+        pressure: The limits of a step while memory is short.
+    """
 
     def __init__(
         self,
         config: EngineConfig,
         pool: BlockPool,
-        cache: PrefixCache,
+        index: PrefixIndex,
         *,
         clock: Clock,
         recorder: "Recorder | None" = None,
         faults: FaultInjector | None = None,
+        host_pool: BlockPool | None = None,
     ) -> None:
-        self.waiting: deque[Sequence] = deque()
-        self.running: list[Sequence] = []
-        self.live: dict[int, Sequence] = {}
-        self.tally = Tally()
         self.numbers = SequenceNumbers()
         self.tables = TableGrowth(pool, block_size=config.block_size, recorder=recorder)
-        self.num_decoding = 0
-        self.leaked: list[int] = []
-        self.leaked_empty_slots = 0
-        self.judge = WaitJudge(pool, cache, tally=self.tally, clock=clock, recorder=recorder)
+        self.quotas = TenantQuotas(config.policy, pool)
+        self.swapper: Swapper | None = None
+        if host_pool is not None:
+            self.swapper = Swapper(pool, host_pool, recorder, index)
+        self.pressure = MemoryPressure(config)
+        self.ranking = Ranking(config.policy)
+        self._say = Statements(recorder=recorder)
+        self._lineup = Lineup()
+        state = SchedulingState(
+            config, pool, index, self._lineup, self.quotas, self._say, clock, self.swapper
+        )
+        self.judge = WaitJudge(state)
+        self._deadlines = Deadlines(config.policy)
+        self._faults = faults or NoFaults()
+        self.endings = Endings(state, self.judge, self.ranking, self._deadlines, self._faults)
+        self._preemptor = Preemptor(state, self.judge)
+        self._planner = RunningPlanner(state, self.tables, self._preemptor)
+        self._entry = Entry(state, self.judge, self._preemptor, self.ranking, self.pressure)
         self._config = config
         self._pool = pool
-        self._cache = cache
         self._clock = clock
-        self._recorder = recorder
-        self._faults = faults or NoFaults()
+        self._blocks_seen = pool.total_blocks
+
+    @property
+    def waiting(self) -> list[Sequence]:
+        """Return the queue, the next to be admitted first."""
+        return self._lineup.waiting
+
+    @property
+    def running(self) -> list[Sequence]:
+        """Return the batch, in order of rank."""
+        return self._lineup.running
+
+    @property
+    def live(self) -> dict[int, Sequence]:
+        """Return everyone who waits or runs, by number."""
+        return self._lineup.live
+
+    @property
+    def tally(self) -> Tally:
+        """Return the acts counted so far."""
+        return self._say.tally
+
+    @property
+    def say(self) -> Statements:
+        """Return who counts and records the acts."""
+        return self._say
+
+    @property
+    def num_decoding(self) -> int:
+        """Return how many of the batch are past their prompt."""
+        return self._lineup.num_decoding
+
+    @num_decoding.setter
+    def num_decoding(self, value: int) -> None:
+        self._lineup.num_decoding = value
+
+    @property
+    def victims(self) -> list[VictimChoice]:
+        """Return the latest choices of who gives way, the newest last."""
+        return list(self._preemptor.choices)
+
+    @property
+    def next_deadline_ns(self) -> int | None:
+        """Return when the next sequence runs out of time, if any may."""
+        return self._deadlines.next_ns
 
     def enqueue(self, seq: Sequence) -> None:
         """Let a sequence that just arrived wait its turn."""
         seq.arrived_ns = self._clock.now_ns()
+        self.ranking.place(seq, alone=not self.live)
+        self._deadlines.add(seq)
         self.live[seq.seq_id] = seq
         self.judge.enter(seq, seq.arrived_ns)
-        self.waiting.append(seq)
+        self._lineup.add_waiting(seq)
 
     def adopt(self, child: Sequence) -> None:
         """Let a sequence that just split off a running one run beside it, decoding.
 
         It stands behind the last running sequence of its request. Its `fork` is stated before.
         """
-        running = self.running
-        last = max(i for i, seq in enumerate(running) if seq.root_id == child.root_id)
-        running.insert(last + 1, child)
-        self.live[child.seq_id] = child
+        root = self.live.get(child.root_id)
+        if root is not None and root.num_slots_reserved > 1:
+            root.num_slots_reserved -= 1  # the place that was kept for it
         child.status = SequenceStatus.RUNNING
         child.arrived_ns = child.since_ns = self._clock.now_ns()
         child.prefilling = False
         child.ran = True
+        self._lineup.add_running(child)
+        self.live[child.seq_id] = child
         self.num_decoding += 1
         self.tally.forks += 1
 
     def run_pass(self, step: int) -> StepPlan:
         """Decide one step, and say of everyone who still waits why."""
         plan = StepPlan(step)
+        if self.pressure.lowered:
+            self._shed(plan)
         self._plan_running(plan)
-        budget_left = self._config.token_budget - sum(plan.num_new_tokens)
-        if self.waiting:
-            if self._faults.admits():
-                budget_left -= self._admit_waiting(plan, budget_left)
-            self.judge.judge(self.waiting, self._pass_end(budget_left))
+        if self._lineup.waiting:
+            self._end_never_fitting()
+            budget = self._admit_waiting(plan)
+            self.judge.judge(self._lineup.waiting, self._entry.pass_end(budget))
         return plan
 
     def end(self, seq: Sequence, reason: FinishReason) -> None:
         """Take a live sequence out, wherever it is; its blocks go back first."""
-        self._take_out(seq)
-        table = seq.block_table
-        if table.block_ids:
-            lost = self._faults.kept_at_end(seq.seq_id, table.held_ids, reason)
-            if lost:
-                self._lose(seq, lost)
-            freed = list(table.held_ids)
-            self._pool.free(seq.seq_id, table.give_up(), seq.tenant)
-            unheld = [block_id for block_id in freed if not self._pool.counts[block_id]]
-            twice = self._faults.freed_twice(seq.seq_id, unheld, reason)
-            if twice:
-                self._pool.free(seq.seq_id, list(twice), seq.tenant)
-        self.record_end(seq, reason)
+        self.endings.end(seq, reason)
 
-    def record_end(self, seq: Sequence, reason: FinishReason) -> None:
-        """State that a sequence ended, and forget it."""
-        if self._recorder is not None:
-            self._recorder.finish(
-                seq.seq_id,
-                reason,
-                seq.num_prompt_tokens,
-                seq.num_output_tokens,
-                seq.computed_tokens,
-                seq.recomputed_tokens,
-                seq.tenant,
-            )
-        self.tally.finished[reason] = self.tally.finished.get(reason, 0) + 1
-        seq.status = SequenceStatus.FINISHED
-        del self.live[seq.seq_id]
+    def expire(self, now_ns: int) -> None:
+        """End whatever has run out of time."""
+        next_ns = self._deadlines.next_ns
+        if next_ns is not None and next_ns <= now_ns:
+            self.endings.expire(now_ns)
+
+    def step_failed(self, plan: StepPlan) -> None:
+        """Do with less from now on: the model ran out of memory in a step, which did nothing.
+
+        A request that cannot do with less is ended.
+        """
+        groups = {seq.root_id for seq in plan.sequences}
+        lowered = self.pressure.failed(
+            num_tokens=sum(plan.num_new_tokens), num_sequences=len(plan.sequences)
+        )
+        if not lowered or (len(groups) == 1 and plan.sequences[0].gang is not None):
+            self.endings.out_of_memory(plan.sequences[0])
 
     def check(self) -> None:
         """Recount queue and batch, and raise `AccountError` at the first thing that disagrees."""
-        both = [*self.running, *self.waiting]
-        order = [(seq.root_id, seq.sample_index) for seq in both]
-        if order != sorted(order) or {seq.seq_id for seq in both} != set(self.live):
-            raise AccountError(f"running and waiting are not the live ones by arrival: {order}")
+        for line in (self.running, self.waiting):
+            order = [order_key(seq) for seq in line]
+            if order != sorted(order):
+                raise AccountError(f"out of order of rank: {line}")
+        if {seq.seq_id for seq in (*self.running, *self.waiting)} != set(self.live):
+            raise AccountError(f"running and waiting are not the live ones: {set(self.live)}")
         if self.num_decoding != sum(not seq.prefilling for seq in self.running):
             raise AccountError(f"{self.num_decoding} counted as decoding in {self.running}")
         for seq in self.running:
             if not seq.num_computed_tokens <= seq.num_slots == seq.block_table.num_slots:
                 raise AccountError(f"{seq} has tokens outside its blocks")
+            if seq.status is not SequenceStatus.RUNNING or seq.host_block_ids:
+                raise AccountError(f"{seq} runs, and is swapped out or said to wait")
         for seq in self.waiting:
             if seq.block_table.block_ids:
                 raise AccountError(f"{seq} waits and holds blocks")
-
-    def _lose(self, seq: Sequence, lost: list[int]) -> None:
-        """Let an ending sequence forget some of its blocks without freeing them (a fault)."""
-        table, size = seq.block_table.block_ids, self._config.block_size
-        missing = set(lost)
-        for index, block_id in enumerate(table):
-            if block_id in missing:
-                filled = min(max(seq.num_computed_tokens - index * size, 0), size)
-                self.leaked_empty_slots += size - filled
-        self.leaked += lost
-        table[:] = [block_id for block_id in table if block_id not in missing]
-
-    def _take_out(self, seq: Sequence) -> None:
-        if seq.status is SequenceStatus.RUNNING:
-            self.running.remove(seq)
-            if not seq.prefilling:
-                self.num_decoding -= 1
-        else:
-            self.waiting.remove(seq)
-            self.judge.leave(seq)
+            if len({member.status for member in group_of(seq)}) > 1:
+                raise AccountError(f"of the gang of {seq} some wait and some run")
 
     def _plan_running(self, plan: StepPlan) -> None:
-        sequences, num_new_tokens = plan.sequences, plan.num_new_tokens
-        prefill_left = self._config.token_budget - self.num_decoding
-        # Growing may preempt, which only ever shortens the list behind the present position.
-        for seq in self.running:
-            if seq.prefilling:
-                n = min(seq.num_tokens - seq.num_computed_tokens, prefill_left)
-                if n <= 0:
-                    continue
-                prefill_left -= n
-            elif (seq.num_computed_tokens == seq.num_slots or seq.shares_tail) and not self._reach(
-                seq, plan
-            ):
-                continue
-            else:
-                n = 1
-            sequences.append(seq)
-            num_new_tokens.append(n)
+        budget = StepBudget(self.pressure.token_budget, self._config.policy.tiers)
+        budget.keep_for_decodes(self._lineup.running, self._lineup.num_decoding)
+        self._planner.plan(plan, budget)
 
-    def _reach(self, seq: Sequence, plan: StepPlan) -> bool:
-        """Make room for a running sequence's next token; False when it had to give up its own."""
-        while True:
-            refusal = self.tables.reach(seq, 1, plan)
-            if refusal is None:
-                return True
-            self._record_refusal(seq, refusal)
-            victim = self.running[-1]
-            self._preempt(victim, beneficiary=0 if victim is seq else seq.seq_id)
-            if victim is seq:
-                return False
+    def _admit_waiting(self, plan: StepPlan) -> StepBudget:
+        """Admit whom there is room for; return what the step has left."""
+        budget = StepBudget(self.pressure.token_budget, self._config.policy.tiers)
+        budget.settle(plan)
+        if self._faults.admits():
+            self._entry.admit_waiting(plan, budget)
+        return budget
 
-    def _preempt(self, victim: Sequence, *, beneficiary: int) -> None:
-        """Take the blocks of the last running sequence; it will compute its tokens again."""
-        held, tokens_lost = victim.block_table.give_up(), victim.num_computed_tokens
-        num_blocks = len(held)
-        freed = self._pool.free(victim.seq_id, held, victim.tenant)
-        if self._recorder is not None:
-            self._recorder.preempt(
-                victim.seq_id,
-                beneficiary,
-                PreemptMode.RECOMPUTE,
-                tokens_lost,
-                num_blocks,
-                freed.to_cache,
-                victim.tenant,
-            )
-        self.tally.preempts += 1
-        self.running.pop()
-        if not victim.prefilling:
-            self.num_decoding -= 1
-        victim.status = SequenceStatus.PREEMPTED
-        victim.prefilling = True
-        victim.num_preemptions += 1
-        victim.recompute_until = max(victim.recompute_until, tokens_lost)
-        victim.finished_computed_tokens += tokens_lost - victim.computed_from
-        victim.num_computed_tokens = victim.computed_from = victim.num_slots = 0
-        self.judge.enter(victim, self._clock.now_ns())
-        self.waiting.appendleft(victim)
+    def _shed(self, plan: StepPlan) -> None:
+        """Let the last in order give way until no more run than memory allows."""
+        running = self.running
+        while len(running) > self.pressure.max_running:
+            group = group_of(running[-1])
+            if len(group) == len(running):
+                return
+            self._preemptor.preempt(VictimChoice(group[0], 0, Why.MEMORY, len(running)), plan)
 
-    def _admit_waiting(self, plan: StepPlan, budget_left: int) -> int:
-        """Admit from the head of the queue; return the tokens that gave the step to do."""
-        num_tokens = 0
-        while self.waiting and num_tokens < budget_left:
-            if len(self.running) >= self._config.max_batch or not self._admit(self.waiting[0]):
-                break
-            seq = self.running[-1]
-            n = min(seq.num_tokens - seq.num_computed_tokens, budget_left - num_tokens)
-            num_tokens += n
-            plan.sequences.append(seq)
-            plan.num_new_tokens.append(n)
-        return num_tokens
-
-    def _admit(self, seq: Sequence) -> bool:
-        """Let the head of the queue run, if the pool has room for all its tokens."""
-        room = self._pool.num_available - self._watermark()
-        level = self.judge.known_level(seq)
-        if level is None or level <= room:
-            hit = self._cache.lookup(seq)
-            level = level_of(seq, hit)
-            if level <= room:
-                self._start(seq, hit)
-                return True
-        if not seq.refusal_recorded:
-            pool = self._pool
-            refusal = AllocationRefusal(level, pool.num_free, pool.num_cached)
-            self._record_refusal(seq, refusal)
-            seq.refusal_recorded = True
-        return False
-
-    def _start(self, seq: Sequence, hit: PrefixHit) -> None:
-        """Admit or resume a sequence: first what is kept of it, then new blocks for the rest."""
-        owner, tenant = seq.seq_id, seq.tenant
-        num_hit = len(hit.block_ids)
-        hit_tokens = num_hit * self._config.block_size
-        resumed = seq.status is SequenceStatus.PREEMPTED
-        self._record_start(seq, hit_tokens, resumed=resumed)
-        self.waiting.popleft()
-        self.judge.leave(seq)
-        seq.status = SequenceStatus.RUNNING
-        seq.since_ns = self._clock.now_ns()
-        seq.num_computed_tokens = seq.computed_from = hit_tokens
-        self.running.append(seq)
-        self._record_hit(seq, hit_tokens, resumed=resumed)
-        table = seq.block_table.block_ids
-        if num_hit:
-            self._pool.share(owner, hit.block_ids, table, tenant)
-        num_blocks = self._config.blocks_for(seq.num_tokens)
-        answer = self._pool.allocate(owner, num_blocks - num_hit, tenant)
-        assert not isinstance(answer, AllocationRefusal), "room was counted before"
-        table += answer
-        seq.num_slots = num_blocks * self._config.block_size
-        self._cache.begin(seq, num_hit)
-
-    def _record_start(self, seq: Sequence, hit_tokens: int, *, resumed: bool) -> None:
-        if resumed:
-            if self._recorder is not None:
-                self._recorder.resume(seq.seq_id, hit_tokens, seq.tenant)
-            self.tally.resumes += 1
-        else:
-            if self._recorder is not None:
-                self._recorder.admit(seq.seq_id, seq.tenant)
-            self.tally.admits += 1
-
-    def _record_hit(self, seq: Sequence, hit_tokens: int, *, resumed: bool) -> None:
-        if not self._cache.enabled:
-            return
-        if self._recorder is not None:
-            self._recorder.prefix_hit(seq.seq_id, hit_tokens, seq.num_tokens, resumed, seq.tenant)
-        self.tally.prefix_hits += 1
-        self.tally.prefix_hit_tokens += hit_tokens
-        self.tally.prefix_queried_tokens += seq.num_tokens
-
-    def _record_refusal(self, seq: Sequence, refusal: AllocationRefusal) -> None:
-        if self._recorder is not None:
-            self._recorder.allocate_failed(
-                seq.seq_id,
-                refusal.needed,
-                refusal.free,
-                refusal.cached,
-                WaitCause.POOL,
-                seq.tenant,
-            )
-        self.tally.allocate_failures += 1
-
-    def _watermark(self) -> int:
-        return self._config.watermark_blocks if self.running else 0
-
-    def _pass_end(self, budget_left: int) -> PassEnd:
-        slots_full = len(self.running) >= self._config.max_batch
-        return PassEnd(slots_full, budget_left <= 0, self._watermark())
+    def _end_never_fitting(self) -> None:
+        total = self._pool.total_blocks
+        if total != self._blocks_seen or self._preemptor.somebody_gave_up:
+            self._preemptor.somebody_gave_up = False
+            self._blocks_seen = total
+            self.endings.end_never_fitting()

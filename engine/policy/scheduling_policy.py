@@ -1,7 +1,7 @@
 """Every scheduling policy in one frozen value, with what each of them trades."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import StrEnum
 
 from engine.errors import ConfigError
@@ -153,6 +153,14 @@ class SchedulingPolicy:
     def of_tenant(self, alias: str) -> TenantPolicy:
         """Return the limits of a tenant."""
         return self.tenants.get(alias, self.other_tenants)
+
+
+def changed_fields(policy: SchedulingPolicy) -> str:
+    """Return what a policy sets apart from the defaults, as a fingerprint states it."""
+    default = SchedulingPolicy()
+    names = [field.name for field in fields(policy)]
+    changed = [n for n in names if getattr(policy, n) != getattr(default, n)]
+    return ", ".join(f"{name}={getattr(policy, name)!r}" for name in changed)
 
 
 def _at_least(name: str, value: int | None, least: int) -> None:

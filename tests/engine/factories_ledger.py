@@ -5,6 +5,7 @@ from collections import Counter, defaultdict
 import numpy as np
 
 from kvpulse.events import (
+    HOST_TIER,
     U64_MASK,
     FreeOutcome,
     Kind,
@@ -20,8 +21,11 @@ from kvpulse.stream_values import expand_words
 class PlainLedger:
     """Follows every record, and holds each audit and keyframe against what it knows."""
 
-    def __init__(self, *, window=False):
-        self.window = window
+    def __init__(self, *, in_order=True):
+        # A window frees from a table's beginning, and the radix index exchanges blocks within it.
+        self.in_order = in_order
+        self.host = {}  # host block: its owner
+        self.choices = []  # (victim, beneficiary, mode, tokens lost, blocks freed, blocks kept)
         self.copied = defaultdict(list)
         self.parents = {}
         self.events = Counter()
@@ -58,6 +62,11 @@ class PlainLedger:
             handler(owner, words[:n] if kind == Kind.CACHE else words, flags, aux)
 
     def on_allocate(self, owner, ids, flags, aux):
+        if flags & HOST_TIER:
+            assert aux == 1
+            assert not self.host.keys() & set(ids)
+            self.host.update(dict.fromkeys(ids, owner))
+            return
         for block in ids:
             assert self.counts[block] == 0
             assert block not in self.cached
@@ -72,6 +81,11 @@ class PlainLedger:
         self.tables[owner] += ids
 
     def on_free(self, owner, ids, flags, aux):
+        if flags & HOST_TIER:
+            assert (flags & ~HOST_TIER, aux) == (FreeOutcome.TO_FREE, 0)
+            for block in ids:
+                assert self.host.pop(block) == owner
+            return
         self.free_runs.append((owner, ids, flags, aux))
         if flags == FreeOutcome.REFUSED:
             return
@@ -90,15 +104,27 @@ class PlainLedger:
             self.copied[owner].remove(block)
             table.remove(block)
         else:
-            assert self.window, "freed from the end of the table"
+            assert not self.in_order, "freed from the end of the table"
             table.remove(block)
 
     def on_copy_on_write(self, owner, pairs, flags, aux):
         for source, target in zip(pairs[::2], pairs[1::2], strict=True):
             assert self.counts[source] > 1, "the last holder writes in place"
             assert self.counts[target] == 1
-            assert self.tables[owner][-2:] == [source, target]
+            assert self.tables[owner][-1] == target
+            assert source in self.tables[owner]
             self.copied[owner].append(source)
+
+    def comparable(self, tables):
+        return tables if self.in_order else {o: sorted(table) for o, table in tables.items()}
+
+    def on_swap_out(self, owner, pairs, flags, aux):
+        assert set(pairs[::2]) <= set(self.tables[owner])
+        assert all(self.host[block] == owner for block in pairs[1::2])
+
+    def on_swap_in(self, owner, pairs, flags, aux):
+        assert all(self.host[block] == owner for block in pairs[::2])
+        assert set(pairs[1::2]) <= set(self.tables[owner])
 
     def on_fork(self, owner, words, flags, aux):
         assert aux in self.tables, "the parent is live"
@@ -115,7 +141,7 @@ class PlainLedger:
 
     def on_reject(self, owner, words, flags, aux):
         assert self.tables.pop(owner) == []
-        del self.waits[owner]
+        self.waits.pop(owner, None)  # one whose step found no memory waits no more
         self.ended["rejected"] += 1
 
     def on_wait(self, owner, words, flags, aux):
@@ -133,6 +159,7 @@ class PlainLedger:
     def on_preempt(self, owner, words, flags, aux):
         assert self.tables[owner] == []
         self.waits[owner] = 0
+        self.choices.append((owner, aux, flags, *words))
 
     def on_finish(self, owner, words, flags, aux):
         self.ended[aux] += 1
@@ -140,12 +167,19 @@ class PlainLedger:
         self.left = self.tables.pop(owner)
 
     def on_pool(self, owner, words, flags, aux):
+        if flags & HOST_TIER:
+            used = dict.fromkeys(self.host, 1)
+            self.compare_audit(words, used, num_cached=0)
+            return
         self.audits += 1
         active = {block: n for block, n in self.counts.items() if n}
+        self.compare_audit(words, active, num_cached=len(self.cached))
+
+    def compare_audit(self, words, active, *, num_cached):
         checksum = sum(block_weight(b) * n for b, n in active.items()) & U64_MASK
         assert words[PoolWord.ACTIVE] == len(active)
-        assert words[PoolWord.CACHED] == len(self.cached)
-        assert words[PoolWord.FREE] == words[PoolWord.TOTAL] - len(active) - len(self.cached)
+        assert words[PoolWord.CACHED] == num_cached
+        assert words[PoolWord.FREE] == words[PoolWord.TOTAL] - len(active) - num_cached
         assert words[PoolWord.SUM_LOW] == sum(active.values())
         found = words[PoolWord.CHECKSUM_LOW] | words[PoolWord.CHECKSUM_HIGH] << 32
         assert found == checksum
@@ -155,11 +189,13 @@ class PlainLedger:
         keyframe, _ = decode_keyframe(np.array(words, np.uint32))
         assert [self.counts[b] for b in range(len(keyframe.counts))] == list(keyframe.counts)
         assert set(keyframe.cached_blocks) == self.cached
+        host = [int(block in self.host) for block in range(len(keyframe.host_counts))]
+        assert host == list(keyframe.host_counts)
         found = {
             seq.owner: [block for block in seq.table if block != NULL_ENTRY]
             for seq in keyframe.sequences
         }
-        assert found == self.tables
+        assert self.comparable(found) == self.comparable(self.tables)
         waits = {
             seq.owner: (seq.cause, [seq.blocker] if seq.blocker else [])
             for seq in keyframe.sequences

@@ -1,0 +1,120 @@
+"""Take a running sequence's blocks: it waits again, its KV to be computed again or in the host."""
+
+from collections import deque
+from typing import Final
+
+from engine.config import EngineConfig
+from engine.lineup import group_of
+from engine.policy.scheduling_policy import PreemptionPolicy
+from engine.policy.victims import VictimChoice
+from engine.runner import StepPlan
+from engine.scheduling_state import SchedulingState
+from engine.sequence import Sequence, SequenceStatus
+from engine.wait_causes import WaitJudge
+from kvpulse.events import PreemptMode
+
+CHOICES_KEPT: Final = 64
+
+
+class Preemptor:
+    """Carries out the choice of a victim, and states what it cost.
+
+    Attributes:
+        choices: The latest choices, the newest last.
+        this_pass: Whoever gave way in this pass to one that waits.
+        somebody_gave_up: True once a sequence gave way to nobody: it may never fit again.
+    """
+
+    def __init__(self, state: SchedulingState, judge: WaitJudge) -> None:
+        self.choices: deque[VictimChoice] = deque(maxlen=CHOICES_KEPT)
+        self.this_pass: set[int] = set()
+        self.somebody_gave_up = False
+        self._state = state
+        self._judge = judge
+
+    def preempt(self, choice: VictimChoice, plan: StepPlan) -> None:
+        """Let the victim, and all of its gang, wait again; what it had planned is dropped."""
+        self.choices.append(choice)
+        self.somebody_gave_up |= not choice.beneficiary
+        group = group_of(choice.victim)
+        _remember_shared(group)
+        for seq in reversed(group):
+            _unplan(seq, plan)
+            self._take_blocks(seq, choice.beneficiary, plan)
+            self._let_wait(seq)
+
+    def _take_blocks(self, seq: Sequence, beneficiary: int, plan: StepPlan) -> None:
+        state, tokens_lost = self._state, seq.num_computed_tokens
+        table = seq.block_table
+        num_blocks = len(table) - table.num_null
+        if self._swaps(seq):
+            assert state.swapper is not None, "asked before"
+            freed = state.swapper.swap_out(seq, plan).freed
+            mode, tokens_lost = PreemptMode.SWAP, 0
+        else:
+            freed = state.pool.free(seq.seq_id, table.give_up(), seq.tenant, seq.tier)
+            mode = PreemptMode.RECOMPUTE
+        state.say.preempt(
+            seq,
+            beneficiary,
+            mode,
+            tokens_lost=tokens_lost,
+            blocks_freed=num_blocks,
+            blocks_kept=freed.to_cache,
+        )
+        state.lineup.take_out(seq)
+        seq.num_slots = 0
+        seq.shares_tail = False
+        if mode is PreemptMode.SWAP:
+            seq.status = SequenceStatus.SWAPPED
+            return
+        seq.status = SequenceStatus.PREEMPTED
+        seq.recompute_until = max(seq.recompute_until, tokens_lost)
+        seq.finished_computed_tokens += tokens_lost - seq.computed_from
+        seq.num_computed_tokens = seq.computed_from = 0
+
+    def _let_wait(self, seq: Sequence) -> None:
+        seq.prefilling = True
+        seq.num_preemptions += 1
+        if seq.gang is not None:
+            seq.gang.pending.clear()  # what its beams were to go on with is computed again
+        self._judge.enter(seq, self._state.clock.now_ns())
+        self._state.lineup.add_waiting(seq)
+
+    def _swaps(self, seq: Sequence) -> bool:
+        """Return whether a sequence's blocks go to the host.
+
+        Beams do not: what they share would come back once for each of them.
+        """
+        config, swapper = self._state.config, self._state.swapper
+        if swapper is None or seq.gang is not None or not seq.num_computed_tokens:
+            return False
+        return _worth_swapping(seq, config) and swapper.can_take(seq)
+
+
+def _worth_swapping(seq: Sequence, config: EngineConfig) -> bool:
+    if config.preemption is PreemptionPolicy.AUTO:
+        return seq.num_computed_tokens >= config.policy.swap_min_tokens
+    return config.preemption is PreemptionPolicy.SWAP
+
+
+def _unplan(seq: Sequence, plan: StepPlan) -> None:
+    if seq in plan.sequences:
+        index = plan.sequences.index(seq)
+        del plan.sequences[index], plan.num_new_tokens[index]
+
+
+def _remember_shared(group: list[Sequence]) -> None:
+    """Note how many full leading blocks all of a gang have in common: to share them again."""
+    if len(group) == 1:
+        group[0].num_shared_blocks = 0
+        return
+    first = group[0].block_table
+    most = min(seq.num_computed_tokens for seq in group) // first.block_size
+    common = 0
+    while common < most and all(
+        seq.block_table.block_ids[common] == first.block_ids[common] for seq in group
+    ):
+        common += 1
+    for seq in group:
+        seq.num_shared_blocks = common

@@ -1,0 +1,109 @@
+"""Plan what runs already: each decodes a token, or computes the next chunk of its prompt.
+
+Whoever needs a block and gets none lets another give way (`VictimChooser.for_growth`), at worst
+itself. Beams of one search decode all or none in a step; when they come back after a preemption,
+the first of them computes what they share before the others go on.
+"""
+
+from engine.forks.table_growth import TableGrowth
+from engine.lineup import group_of
+from engine.policy.victims import VictimChooser
+from engine.pool_results import AllocationRefusal
+from engine.preemption import Preemptor
+from engine.runner import StepPlan
+from engine.scheduling_state import SchedulingState
+from engine.sequence import Sequence, SequenceStatus
+from engine.step_budget import StepBudget
+from kvpulse.events import WaitCause
+
+
+class RunningPlanner:
+    """Puts the running sequences' next tokens into a plan."""
+
+    def __init__(self, state: SchedulingState, tables: TableGrowth, preemptor: Preemptor) -> None:
+        self._state = state
+        self._tables = tables
+        self._preemptor = preemptor
+        self._chooser = VictimChooser(state.config.policy, state.pool, state.quotas, state.lineup)
+
+    def plan(self, plan: StepPlan, budget: StepBudget) -> None:
+        """Add what runs to the plan, in order of rank; prefills share what decodes leave."""
+        sequences, num_new_tokens = plan.sequences, plan.num_new_tokens
+        some_left = False
+        for seq in self._state.lineup.running.copy():
+            if some_left and seq.status is not SequenceStatus.RUNNING:
+                continue
+            if seq.prefilling:
+                wanted = seq.num_tokens - seq.num_computed_tokens
+                if wanted <= 0 or (seq.gang is not None and _waits_for_first(seq)):
+                    continue
+                n = budget.take(seq, wanted)
+                if not n:
+                    continue
+            elif seq.gang is not None:
+                some_left = True
+                self._plan_gang(seq, plan)
+                continue
+            else:
+                if seq.num_computed_tokens == seq.num_slots or seq.shares_tail:
+                    some_left = True
+                    if not self._reach(seq, plan):
+                        continue
+                n = 1
+            sequences.append(seq)
+            num_new_tokens.append(n)
+
+    def _plan_gang(self, seq: Sequence, plan: StepPlan) -> None:
+        """Let all beams decode, once the first is met; none if there is no room for one of them."""
+        members = group_of(seq)
+        if seq is not members[0]:
+            return
+        for member in members:
+            full = member.num_computed_tokens == member.num_slots
+            if (full or member.shares_tail) and not self._reach(member, plan):
+                return
+        plan.sequences += members
+        plan.num_new_tokens += [1] * len(members)
+
+    def _reach(self, seq: Sequence, plan: StepPlan) -> bool:
+        """Make room for a running sequence's next token; False when it had to give up its own."""
+        while True:
+            cause = self._quota_short(seq)
+            pool = self._state.pool
+            refusal: AllocationRefusal | None
+            if cause is None:
+                refusal, cause = self._tables.reach(seq, 1, plan), WaitCause.POOL
+            else:
+                refusal = AllocationRefusal(1, pool.num_free, pool.num_cached)
+            if refusal is None:
+                return True
+            self._state.say.allocate_failed(seq, refusal, cause)
+            choice = self._chooser.for_growth(seq, at_ceiling=cause is WaitCause.TENANT_QUOTA)
+            self._preemptor.preempt(choice, plan)
+            if not choice.beneficiary:
+                return False
+
+    def _quota_short(self, seq: Sequence) -> WaitCause | None:
+        """Return why a tenant may not have one more block, None if it may or needs none."""
+        quotas, pool = self._state.quotas, self._state.pool
+        if not quotas.enabled:
+            return None
+        if seq.num_computed_tokens < seq.num_slots:
+            written = seq.block_table.block_ids[
+                seq.num_computed_tokens // seq.block_table.block_size
+            ]
+            if pool.counts[written] == 1:
+                return None
+        if quotas.headroom(seq.tenant) < 1:
+            return WaitCause.TENANT_QUOTA
+        if pool.num_available - quotas.kept_from(seq.tenant) < 1:
+            return WaitCause.POOL
+        return None
+
+
+def _waits_for_first(seq: Sequence) -> bool:
+    """Return whether what a beam shares with the first one is not computed yet."""
+    assert seq.gang is not None, "asked of beams"
+    first = seq.gang.members[0]
+    size = seq.block_table.block_size
+    return seq is not first and first.num_computed_tokens < seq.num_shared_blocks * size

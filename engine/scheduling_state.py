@@ -1,0 +1,34 @@
+"""What the parts of the scheduler work on together."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from engine.block_pool import BlockPool
+from engine.clock import Clock
+from engine.config import EngineConfig
+from engine.lineup import Lineup
+from engine.policy.tenant_quotas import TenantQuotas
+from engine.prefix_index.protocol import PrefixIndex
+from engine.statements import Statements
+
+if TYPE_CHECKING:
+    from engine.swapping import Swapper
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulingState:
+    """One engine's pool, queue and batch, and who states what happens to them.
+
+    Attributes:
+        index: Finds kept content.
+        swapper: None without host blocks.
+    """
+
+    config: EngineConfig
+    pool: BlockPool
+    index: PrefixIndex
+    lineup: Lineup
+    quotas: TenantQuotas
+    say: Statements
+    clock: Clock
+    swapper: "Swapper | None" = None
