@@ -17,6 +17,7 @@ NEED_TORCH = (
     "engine/test_attention_kinds.py",
     "engine/test_attention_backends.py",
     "engine/test_attention_choice.py",
+    "engine/test_attention_on_gpu.py",
     "engine/test_gguf_file.py",
     "engine/test_hf_folder*.py",
     "engine/test_kv_formats.py",
