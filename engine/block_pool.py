@@ -128,20 +128,30 @@ class BlockPool(PoolState):
         return FreeResult(*tally)
 
     def cache(self, owner: int, ids: list[int], hashes: list[int], tenant: int = 0) -> int:
-        """Keep active blocks under their content hashes; return how many were not duplicates."""
+        """Keep active blocks under their content hashes; return how many were not duplicates.
+
+        Blocks are gone through one by one only if there is a duplicate, or one with a hash, among
+        them.
+        """
         block_of, hash_of = self._block_of, self._hash_of
-        fresh: dict[int, int] = {}
-        for block_id, content_hash in zip(ids, hashes, strict=True):
-            if content_hash not in block_of and not hash_of[block_id]:
-                fresh.setdefault(content_hash, block_id)
+        fresh = dict(zip(hashes, ids, strict=True))
+        if (
+            len(fresh) < len(ids)
+            or not block_of.keys().isdisjoint(hashes)
+            or any(map(hash_of.__getitem__, ids))
+        ):
+            fresh = {}
+            for block_id, content_hash in zip(ids, hashes, strict=True):
+                if content_hash not in block_of and not hash_of[block_id]:
+                    fresh.setdefault(content_hash, block_id)
         if not fresh:
             return 0
         kept = list(fresh.values())
         if self._recorder is not None:
             self._recorder.cache(owner, kept, list(fresh), tenant)
         self.num_kept += len(kept)
+        block_of.update(fresh)
         for content_hash, block_id in fresh.items():
-            block_of[content_hash] = block_id
             hash_of[block_id] = content_hash
         if self.watchers:
             self._touch(fresh)

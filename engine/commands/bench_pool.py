@@ -3,7 +3,8 @@
 Fresh blocks keep no content and come from the free list. For the evicting figures the pool is full
 of cached blocks, each of which is evicted before it is given out. CPU time of the engine's thread,
 medians over rounds that alternate between a recording pool and one without; what the pool answers
-is checked before anything is timed. The targets are for the recording pool.
+is checked before anything is timed. The targets are for the recording pool. What the two prefix
+indexes cost is measured by `bench_prefix_index`.
 """
 
 import argparse
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from engine.block_pool import BlockPool
+from engine.commands.bench_prefix_index import NUM_PROMPTS, SEED, TARGETS_US, measure_index
 from engine.errors import PoolError
 from engine.pool_results import AllocationRefusal
 from kvpulse.recorder import Recorder
@@ -41,19 +43,37 @@ def main(argv: list[str]) -> int:
         prog="kvpulse bench pool", description="Cost per block of allocating and freeing."
     )
     parser.add_argument("--rounds", type=int, default=15, help="rounds of each kind (default 15)")
+    parser.add_argument("--seed", type=int, default=SEED, help="what prompts are drawn from")
+    parser.add_argument(
+        "--prompts", type=int, default=NUM_PROMPTS, help=f"prompts kept (default {NUM_PROMPTS})"
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     options = parser.parse_args(argv)
     if options.rounds < 1:
         parser.error(f"--rounds is {options.rounds}; at least 1 is needed")
+    if options.prompts < 1:
+        parser.error(f"--prompts is {options.prompts}; at least 1 is needed")
     figures, num_lost = measure(rounds=options.rounds)
+    index_figures = {
+        name: value
+        for kind in ("radix", "hash")
+        for name, value in measure_index(
+            kind, seed=options.seed, num_prompts=options.prompts
+        ).items()
+    }
     if options.json:
-        print(json.dumps({name: round(value, 1) for name, value in figures.items()}))
+        values = {name: round(value, 1) for name, value in (figures | index_figures).items()}
+        print(json.dumps(values | {"seed": options.seed}))
     else:
         for name, target_ns in TARGETS_NS.items():
             print(
                 f"{name:24} {figures[name]:8.1f} ns a block recorded (target {target_ns}), "
                 f"{figures[name + '_unrecorded']:8.1f} unrecorded"
             )
+        for name, value in index_figures.items():
+            target = f" (target {TARGETS_US[name]})" if name in TARGETS_US else ""
+            print(f"{name:26} {value:6.1f} us a prompt{target}")
+        print(f"prompts drawn from seed {options.seed}")
     return 1 if num_lost else 0
 
 

@@ -136,10 +136,12 @@ class RadixIndex:
         start += len(found)
         if start == end:
             return True
-        fresh = self._block_ids(seq, start, end)
-        self._pool.cache(
-            seq.seq_id, fresh, seq.block_hashes[start : start + len(fresh)], seq.tenant
-        )
+        fresh = seq.block_table.block_ids[start:end]
+        if NULL_BLOCK in fresh:
+            del fresh[fresh.index(NULL_BLOCK) :]
+        hashes = seq.block_hashes[start : start + len(fresh)]
+        if self._pool.cache(seq.seq_id, fresh, hashes, seq.tenant) < len(fresh):
+            fresh = self._without_duplicates(seq, start, start + len(fresh))
         data = data[len(found) * key.width :]
         self.tree.attach(place, data[: len(fresh) * key.width], fresh)
         return start + len(fresh) == end
@@ -156,24 +158,22 @@ class RadixIndex:
             place = descent.end if len(descent.found) == start else None
         return place
 
-    def _block_ids(self, seq: Sequence, start: int, end: int) -> list[int]:
+    def _without_duplicates(self, seq: Sequence, start: int, end: int) -> list[int]:
         """Return the blocks [start, end) as the tree shall have them, up to one that cannot be.
 
         Kept and still not in the tree is only what a branch that had to go left behind: that block
         is taken again. An identity that stands elsewhere in the tree is no chained one.
         """
         table, pool = seq.block_table.block_ids, self._pool
-        new: set[int] = set()
         for index in range(start, end):
             content_hash = seq.block_hashes[index]
+            if pool.hash_of(table[index]) == content_hash:
+                continue
             kept = pool.block_with(content_hash)
-            elsewhere = kept is not None and self.tree.place_after(kept) is not None
-            if table[index] == NULL_BLOCK or elsewhere or content_hash in new:
+            if kept is None or kept in table[start:index] or self.tree.place_after(kept):
                 return table[start:index]
-            new.add(content_hash)
-            if kept is not None:
-                self._exchange(seq, index, [kept])
-                pool.announce((content_hash,))
+            self._exchange(seq, index, [kept])
+            pool.announce((content_hash,))
         return table[start:end]
 
     def _exchange(self, seq: Sequence, start: int, kept: list[int]) -> None:

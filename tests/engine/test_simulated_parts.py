@@ -183,11 +183,14 @@ def test_a_bad_trace_line_ends_a_replay_with_2(tmp_path, capsys):
 
 
 def test_the_pool_benchmark_measures_every_figure(capsys):
-    assert bench_pool.main(["--rounds", "1", "--json"]) == 0
+    assert bench_pool.main(["--rounds", "1", "--prompts", "20", "--json"]) == 0
 
     figures = json.loads(capsys.readouterr().out)
     names = set(bench_pool.TARGETS_NS)
-    assert set(figures) == names | {name + "_unrecorded" for name in names}
+    parts = ("identify", "match", "match_from_list", "insert")
+    index = {f"{kind}_{part}_us" for kind in ("hash", "radix") for part in parts}
+    index.add("radix_insert_exchanging_us")
+    assert set(figures) == names | {name + "_unrecorded" for name in names} | index | {"seed"}
     assert all(value > 0 for value in figures.values())
 
 
