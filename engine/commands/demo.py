@@ -10,6 +10,7 @@ from engine.demo.run import Demo
 from engine.demo.saying import say
 from engine.demo.summary import DemoSummary, in_words
 from engine.errors import EngineError
+from engine.faults.registry import in_words as fault_in_words
 from kvpulse.errors import KvpulseError
 
 EXIT_GOOD: Final = 0
@@ -63,7 +64,7 @@ def _say_what(options: DemoOptions) -> None:
             "without a dashboard: Streamlit is not installed (pip install 'kvpulse-app[dashboard]')"
         )
     for fault in options.faults:
-        say(f"with the fault {fault}: this engine misbehaves on purpose (docs/faults.md)")
+        say(f"this engine misbehaves on purpose: {fault_in_words(fault)}; see docs/faults.md")
 
 
 def _print_summary(options: DemoOptions, summary: DemoSummary) -> None:

@@ -53,6 +53,11 @@ class DemoOptions:
         return self.why_simulated is not None
 
     @property
+    def expects_crash(self) -> bool:
+        """Whether the engine is to be killed on purpose."""
+        return any(fault.name == "engine_crash" for fault in self.faults)
+
+    @property
     def shape(self) -> DemoShape:
         """How large engine and workload are."""
         return SIMULATED_SHAPE if self.simulated else REAL_SHAPE
@@ -107,7 +112,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="kvpulse demo",
         description="Start engine, agent and dashboard, and send them a mixed workload.",
-        epilog="Exit code 1: events were lost, an audit failed, or blocks leaked. Ctrl-C ends it.",
+        epilog="Exit code 1: events were lost, an audit failed, blocks leaked or were freed twice, "
+        "or the engine died. Ctrl-C ends it.",
     )
     add = parser.add_argument
     add(

@@ -2,6 +2,7 @@
 
 import json
 import re
+import signal
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -49,6 +50,8 @@ class Parts:
 
     def __init__(self, options: DemoOptions, places: Places) -> None:
         self._places = places
+        self._expects_crash = options.expects_crash
+        self.engine_crashed = False  # as it was told to
         self.run_id = ""
         self._children: list[Child] = []
         try:
@@ -76,16 +79,28 @@ class Parts:
         return Urls(str(engine["url"]), str(self._first_json(self._agent)["url"]), dashboard)
 
     def check(self) -> None:
-        """Raise ChildFailedError if a part has ended by itself."""
-        for child in self._children:
-            child.check()
+        """Raise ChildFailedError if a part has ended by itself, but for a crash on purpose."""
+        for child in list(self._children):
+            try:
+                child.check()
+            except ChildFailedError as error:
+                if child is not self._engine or not self._is_crash(error.returncode):
+                    raise
+                self._children.remove(child)
 
     def stop_engine(self) -> None:
         """End the engine, which writes its accounts, while the agent reads on."""
+        if self.engine_crashed:
+            return
         returncode = self._engine.stop(patience_seconds=ENGINE_STOP_SECONDS)
         self._children.remove(self._engine)
-        if returncode != 0:
+        if returncode != 0 and not self._is_crash(returncode):
             raise ChildFailedError("engine", returncode=returncode, log=self._engine.log)
+
+    def _is_crash(self, returncode: int) -> bool:
+        """Note a crash that was asked for."""
+        self.engine_crashed = self._expects_crash and returncode == -signal.SIGKILL
+        return self.engine_crashed
 
     def wait_until_stored(self) -> dict[str, Any]:
         """Wait until the agent has read the engine's last word; return what it stored."""
@@ -94,7 +109,7 @@ class Parts:
         def stored() -> bool:
             said.clear()
             said.update(self._ask_store())
-            return said.get("state") == "finished"
+            return said.get("state") == ("dead" if self.engine_crashed else "finished")
 
         if not wait_for(stored, children=self._children, timeout_seconds=STORED_SECONDS):
             raise NotStoredError(str(said.get("state", said)))

@@ -13,7 +13,8 @@ from engine.demo.parts import Parts, Urls
 from engine.demo.places import Places
 from engine.demo.saying import say
 from engine.demo.status_line import StatusLine
-from engine.demo.summary import DemoSummary, summarize
+from engine.demo.summary import DemoSummary, accounts_of_crash, summarize
+from engine.faults.registry import in_words
 
 FOREVER_SECONDS: Final = 1e9
 STATUS_SECONDS: Final = 0.5
@@ -41,7 +42,12 @@ class Demo:
         finally:
             ignore_end_signals()
             self._parts.stop()
-        return summarize(json.loads(self._places.accounts.read_text()), stored)
+        if self._parts.engine_crashed:
+            accounts = accounts_of_crash(stored)
+        else:
+            accounts = json.loads(self._places.accounts.read_text())
+        injected = [in_words(fault) for fault in self._options.faults]
+        return summarize(accounts, stored, injected=injected)
 
     async def _drive(self, urls: Urls) -> None:
         """Send the workload until its time is over or somebody says stop, then let it drain."""
@@ -54,13 +60,19 @@ class Demo:
         while not sending.done():
             await asyncio.wait([sending], timeout=STATUS_SECONDS)
             self._parts.check()
+            if self._parts.engine_crashed:
+                sending.cancel()
+                continue
             await status.show()
         status.end()
         for number in END_SIGNALS:  # a second Ctrl-C does not wait for anything
             loop.remove_signal_handler(number)
         interrupt_on_end_signals()
-        if not sending.cancelled():
+        if not (sending.cancelled() or self._parts.engine_crashed):
             sending.result()
+        if self._parts.engine_crashed:
+            say("the engine was killed, as it was told; the agent stores what it left behind")
+            return
         say("the clients are done; letting the engine drain and the agent store its last word")
         await self._drain(urls.engine)
 

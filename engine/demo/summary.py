@@ -1,6 +1,6 @@
 """Hold what the engine counted at the source against what the agent stored of it."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -10,29 +10,36 @@ class DemoSummary:
     """One demonstration in numbers.
 
     Attributes:
-        events_emitted: Counted by pool and scheduler, not by whoever records them.
+        events_emitted: Counted by pool and scheduler, not by whoever records them; None, like
+            what else only they know, of an engine that was killed.
         per_kind: For each kind of event: emitted, stored, lost.
         requests: Requests that arrived; the sum of `finished_by_reason`.
         ledger_balanced: Every audit agreed, and emitted = stored + lost for each kind.
         leaked_blocks: Each with the owner that ended without giving it back.
+        refused_frees: Blocks that were freed although nobody held them.
+        injected: What was made to go wrong, in words.
+        engine_crashed: It was killed before it could end.
     """
 
-    events_emitted: int
+    events_emitted: int | None
     events_stored: int
     events_lost: int
-    per_kind: dict[str, dict[str, int]]
+    per_kind: dict[str, dict[str, int | None]]
     requests: int
     finished_by_reason: dict[str, int]
     rejected_by_reason: dict[str, int]
     preemptions: int
-    prefix_hit_tokens: int
-    cancelled: int
+    prefix_hit_tokens: int | None
+    cancelled: int | None
     seconds_with_pool_wait: int
     audits_passed: int
     audits_failed: int
     ledger_balanced: bool
     active_blocks_at_end: int | None
     leaked_blocks: list[dict[str, int]]
+    refused_frees: int
+    injected: list[str]
+    engine_crashed: bool
 
     @property
     def faults(self) -> list[str]:
@@ -48,6 +55,10 @@ class DemoSummary:
             found.append("the ledger does not balance")
         if self.leaked_blocks:
             found.append(f"{len({leak['block'] for leak in self.leaked_blocks})} blocks leaked")
+        if self.refused_frees:
+            found.append(f"{self.refused_frees} blocks were freed although nobody held them")
+        if self.engine_crashed:
+            found.append("the engine died before it could end")
         return found
 
     def as_json(self) -> dict[str, Any]:
@@ -55,24 +66,41 @@ class DemoSummary:
         return asdict(self)
 
     def _unaccounted(self) -> list[str]:
-        return [
-            kind
-            for kind, count in self.per_kind.items()
-            if count["emitted"] != count["stored"] + count["lost"]
-        ]
+        return [kind for kind, count in self.per_kind.items() if not _adds_up(count)]
 
 
-def summarize(accounts: Mapping[str, Any], stored: Mapping[str, Any]) -> DemoSummary:
+def accounts_of_crash(stored: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the accounts of an engine that could leave none, from what is stored of it."""
+
+    def known(kind: str) -> int:
+        count = stored["per_kind"].get(kind, {})
+        return int(count.get("stored", 0) + count.get("lost", 0))
+
+    unknown = dict.fromkeys(("events_emitted", "prefix_hit_tokens", "cancelled"))
+    return {
+        **unknown,
+        "per_kind": None,
+        "requests": known("arrive"),
+        "finished_by_reason": {},
+        "rejected_by_reason": {},
+        "preemptions": known("preempt"),
+    }
+
+
+def summarize(
+    accounts: Mapping[str, Any], stored: Mapping[str, Any], *, injected: Sequence[str] = ()
+) -> DemoSummary:
     """Join the engine's accounts with what `kvpulse summary --json` says of the same run."""
+    counted = accounts["per_kind"]
     per_kind = {
         kind: {
-            "emitted": accounts["per_kind"].get(kind, 0),
+            "emitted": None if counted is None else counted.get(kind, 0),
             "stored": stored["per_kind"].get(kind, {}).get("stored", 0),
             "lost": stored["per_kind"].get(kind, {}).get("lost", 0),
         }
-        for kind in sorted({*accounts["per_kind"], *stored["per_kind"]})
+        for kind in sorted({*(counted or ()), *stored["per_kind"]})
     }
-    adds_up = all(n["emitted"] == n["stored"] + n["lost"] for n in per_kind.values())
+    adds_up = all(map(_adds_up, per_kind.values()))
     return DemoSummary(
         events_emitted=accounts["events_emitted"],
         events_stored=stored["stored"],
@@ -90,19 +118,22 @@ def summarize(accounts: Mapping[str, Any], stored: Mapping[str, Any]) -> DemoSum
         ledger_balanced=stored["ledger_balanced"] and adds_up,
         active_blocks_at_end=stored["active_blocks_at_end"],
         leaked_blocks=stored["leaked_blocks"],
+        refused_frees=stored["refused_frees"],
+        injected=list(injected),
+        engine_crashed=counted is None,
     )
 
 
 def in_words(summary: DemoSummary) -> list[str]:
     """Return the summary as people read it."""
     lines = [
-        f"events: {summary.events_emitted} emitted, {summary.events_stored} stored, "
+        f"events: {_or_unknown(summary.events_emitted)} emitted, {summary.events_stored} stored, "
         f"{summary.events_lost} lost",
         f"audits: {summary.audits_passed} passed, {summary.audits_failed} failed",
         f"requests: {summary.requests} ({_counts(summary.finished_by_reason)})",
         f"refused: {_counts(summary.rejected_by_reason) or 'none'}",
         f"preemptions: {summary.preemptions}; tokens found in the prefix cache: "
-        f"{summary.prefix_hit_tokens}; seconds with a wait for blocks: "
+        f"{_or_unknown(summary.prefix_hit_tokens)}; seconds with a wait for blocks: "
         f"{summary.seconds_with_pool_wait}",
         f"active blocks at the end: {summary.active_blocks_at_end}",
     ]
@@ -111,7 +142,20 @@ def in_words(summary: DemoSummary) -> list[str]:
         by_owner.setdefault(leak["owner"], []).append(leak["block"])
     for owner, blocks in sorted(by_owner.items()):
         lines.append(f"LEAK: sequence {owner} ended and kept blocks {_listed(blocks)}")
+    if summary.refused_frees:
+        lines.append(f"DOUBLE FREE: the pool refused {summary.refused_frees} frees of blocks")
+    lines += [f"made to go wrong: {fault}" for fault in summary.injected]
     return lines
+
+
+def _adds_up(count: Mapping[str, int | None]) -> bool:
+    """Whether all that was emitted is accounted for, as far as it is known."""
+    emitted, stored, lost = count["emitted"], count["stored"], count["lost"]
+    return emitted is None or emitted == (stored or 0) + (lost or 0)
+
+
+def _or_unknown(number: int | None) -> str:
+    return "an unknown number" if number is None else str(number)
 
 
 def _counts(counts: Mapping[str, int]) -> str:

@@ -22,26 +22,50 @@ from engine.faults.stall_admission import StallAdmission, StallAdmissionParamete
 
 
 class FaultKind(NamedTuple):
-    """How one kind of fault is built."""
+    """How one kind of fault is built, and what it does, in words."""
 
     parameters: type[FaultParameters]
     build: Callable[[FaultSetup, Any], Fault]
+    does: str
 
 
 FAULTS: Final = {
-    "leak_on_cancel": FaultKind(LeakOnCancelParameters, LeakOnCancel),
-    "leak_slow": FaultKind(LeakSlowParameters, LeakSlow),
-    "double_free": FaultKind(DoubleFreeParameters, DoubleFree),
-    "slow_step": FaultKind(SlowStepParameters, SlowStep),
-    "stall_admission": FaultKind(StallAdmissionParameters, StallAdmission),
-    "pool_shrink": FaultKind(PoolShrinkParameters, PoolShrink),
-    "hog_tenant": FaultKind(HogTenantParameters, HogTenant),
-    "drop_events": FaultKind(DropEventsParameters, DropEvents),
-    "clock_step": FaultKind(ClockStepParameters, ClockStep),
-    "slow_frontend": FaultKind(SlowFrontendParameters, SlowFrontend),
-    "engine_crash": FaultKind(EngineCrashParameters, EngineCrash),
+    "leak_on_cancel": FaultKind(
+        LeakOnCancelParameters, LeakOnCancel, "cancelled sequences keep their blocks"
+    ),
+    "leak_slow": FaultKind(
+        LeakSlowParameters, LeakSlow, "now and then an ended sequence keeps a block or two"
+    ),
+    "double_free": FaultKind(
+        DoubleFreeParameters, DoubleFree, "some ended sequences free blocks twice"
+    ),
+    "slow_step": FaultKind(SlowStepParameters, SlowStep, "steps take several times as long"),
+    "stall_admission": FaultKind(
+        StallAdmissionParameters, StallAdmission, "nobody is admitted any more"
+    ),
+    "pool_shrink": FaultKind(
+        PoolShrinkParameters, PoolShrink, "part of the pool goes out of service"
+    ),
+    "hog_tenant": FaultKind(
+        HogTenantParameters, HogTenant, "one tenant sends long requests without end"
+    ),
+    "drop_events": FaultKind(
+        DropEventsParameters, DropEvents, "stretches of the recording are missing"
+    ),
+    "clock_step": FaultKind(
+        ClockStepParameters, ClockStep, "the wall clock is set forwards and back"
+    ),
+    "slow_frontend": FaultKind(
+        SlowFrontendParameters, SlowFrontend, "requests are held before the engine has them"
+    ),
+    "engine_crash": FaultKind(EngineCrashParameters, EngineCrash, "the engine's process is killed"),
 }
 FAULT_NAMES: Final = tuple(FAULTS)
+
+
+def in_words(spec: FaultSpec) -> str:
+    """Say what a fault does."""
+    return f"{spec} ({FAULTS[spec.name].does})"
 
 
 def read_fault(text: str) -> FaultSpec:

@@ -34,6 +34,9 @@ KEYS = {
     "ledger_balanced",
     "active_blocks_at_end",
     "leaked_blocks",
+    "refused_frees",
+    "injected",
+    "engine_crashed",
 }
 
 
@@ -124,25 +127,48 @@ def test_a_simulated_demo_accounts_for_every_event_and_shows_pressure(tmp_path):
 
 @pytest.mark.slow
 def test_a_leak_is_named_by_block_and_owner(tmp_path):
-    arguments = ("--simulated", "--no-dashboard", "--seconds", "8", "--fault", "leak_on_cancel")
-    ended = _run(tmp_path, *arguments, "--fresh")
+    truth = tmp_path / "truth.jsonl"
+    faults = ("--fault", "leak_on_cancel", "--faults-truth", str(truth))
+    ended = _run(tmp_path, "--simulated", "--no-dashboard", "--seconds", "8", *faults, "--fresh")
 
     summary = ended.summary
     assert ended.exit_code == 1
     _assert_all_accounted_for(summary)
     named = {(leak["owner"], leak["block"]) for leak in summary["leaked_blocks"]}
-    assert named == _truth(tmp_path)
+    assert named == {(line["owner"], block) for line in _lines(truth) for block in line["blocks"]}
     assert len({block for _, block in named}) == summary["active_blocks_at_end"] >= 1
     assert re.search(r"NOT GOOD: \d+ blocks leaked", ended.said)
 
 
-def _truth(folder: Path) -> set[tuple[int, int]]:
-    """Return what the engine said aloud about each leak: owner and blocks."""
-    (log,) = (folder / "tmp").glob("kvpulse-demo-*/engine.log")
-    said = re.findall(
-        r"sequence (\d+) was cancelled and keeps \d+ blocks: (\[.*\])", log.read_text()
-    )
-    return {(int(owner), block) for owner, blocks in said for block in json.loads(blocks)}
+@pytest.mark.slow
+def test_blocks_that_are_freed_twice_are_counted_and_an_injected_fault_is_described(tmp_path):
+    truth = tmp_path / "truth.jsonl"
+    faults = ("--fault", "double_free:every=3", "--faults-truth", str(truth))
+    ended = _run(tmp_path, "--simulated", "--no-dashboard", "--seconds", "8", *faults, "--fresh")
+
+    assert ended.exit_code == 1
+    _assert_all_accounted_for(ended.summary)
+    twice = sum(len(line["blocks"]) for line in _lines(truth))
+    assert ended.summary["refused_frees"] == twice >= 1
+    assert f"NOT GOOD: {twice} blocks were freed although nobody held them" in ended.said
+    assert "misbehaves on purpose: double_free:every=3 (some ended sequences free" in ended.said
+
+
+@pytest.mark.slow
+def test_a_demo_whose_engine_is_killed_ends_by_itself_with_what_was_recorded(tmp_path):
+    faults = ("--fault", "engine_crash:after_seconds=5")
+    ended = _run(tmp_path, "--simulated", "--no-dashboard", "--seconds", "60", *faults, "--fresh")
+
+    assert ended.exit_code == 1
+    assert ended.summary["engine_crashed"]
+    assert ended.summary["events_emitted"] is None
+    assert ended.summary["events_stored"] > 100
+    assert (ended.summary["events_lost"], ended.summary["audits_failed"]) == (0, 0)
+    assert "NOT GOOD: the engine died before it could end" in ended.said
+
+
+def _lines(truth: Path) -> list[dict]:
+    return [json.loads(line) for line in truth.read_text().splitlines()]
 
 
 @pytest.mark.slow

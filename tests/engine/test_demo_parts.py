@@ -12,7 +12,7 @@ from engine.demo.http_client import Exchange, UnreachableError, get
 from engine.demo.options import has_room, parse_options
 from engine.demo.processes import Child, ChildFailedError, wait_for
 from engine.demo.status_line import describe, lost_events
-from engine.demo.summary import in_words, summarize
+from engine.demo.summary import accounts_of_crash, in_words, summarize
 from engine.demo.workload import REAL_SHAPE, SIMULATED_SHAPE, Prompts
 from engine.server.listening import bind_exactly
 from tests.engine.factories_server import running_server
@@ -56,6 +56,7 @@ STORED = {
     "ledger_balanced": True,
     "active_blocks_at_end": 0,
     "leaked_blocks": [],
+    "refused_frees": 0,
 }
 
 
@@ -100,6 +101,30 @@ def test_lost_events_failed_audits_and_leaks_are_faults():
         "LEAK: sequence 7 ended and kept blocks 3-5, 9",
         "LEAK: sequence 8 ended and kept blocks 9",
     ]
+
+
+def test_blocks_freed_twice_are_a_fault():
+    summary = summarize(ACCOUNTS, {**STORED, "refused_frees": 3})
+
+    assert summary.faults == ["3 blocks were freed although nobody held them"]
+    assert in_words(summary)[-1] == "DOUBLE FREE: the pool refused 3 frees of blocks"
+
+
+def test_what_was_made_to_go_wrong_is_said_and_is_no_fault_by_itself():
+    summary = summarize(ACCOUNTS, STORED, injected=["slow_step (steps take several times as long)"])
+
+    assert summary.faults == []
+    assert in_words(summary)[-1].startswith("made to go wrong: slow_step (steps")
+
+
+def test_an_engine_that_was_killed_is_summed_up_from_what_is_stored():
+    summary = summarize(accounts_of_crash(STORED), STORED)
+
+    assert summary.faults == ["the engine died before it could end"]
+    assert summary.events_emitted is None
+    assert summary.requests == 2
+    assert summary.per_kind["allocate"] == {"emitted": None, "stored": 3, "lost": 0}
+    assert in_words(summary)[0] == "events: an unknown number emitted, 5 stored, 0 lost"
 
 
 def test_the_status_line_says_blocks_queue_speed_and_losses():
