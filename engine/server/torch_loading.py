@@ -72,6 +72,7 @@ def load_torch(options: ServeOptions) -> Loaded:
         eos_token_ids=model.eos_token_ids,
         kv_format=options.kv_format,
         num_host_blocks=options.host_blocks,
+        attention=options.attention,
     )
     return Loaded(runner, model, plan)
 

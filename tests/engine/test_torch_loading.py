@@ -7,6 +7,7 @@ import pytest
 pytest.importorskip("torch")
 
 from engine.memory_plan import MemoryPlanError, plan_memory
+from engine.model.attention.protocol import AttentionUnavailableError
 from engine.model.open_model import open_model
 from engine.option_types import memory_size
 from engine.server.loaded_model import load_model
@@ -66,6 +67,14 @@ def test_host_blocks_are_allocated_and_on_a_cpu_they_need_their_memory(tmp_path)
     assert request_of(options, device=Device("cuda", Device.best().dtype)).reserve_bytes == (
         request_of(without).reserve_bytes
     )
+
+
+def test_an_attention_that_cannot_run_here_is_refused_with_what_could(tmp_path):
+    options = make_options(tmp_path, "--num-blocks", "64", "--attention", "flash_attn")
+
+    with pytest.raises(AttentionUnavailableError, match="use --attention torch"):
+        load_torch(options)
+    assert load_torch(replace(options, attention="torch")).plan.num_blocks == 64
 
 
 def test_a_latent_cache_is_planned_by_its_own_formula(tmp_path):
