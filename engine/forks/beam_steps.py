@@ -90,6 +90,7 @@ class BeamSteps:
                 members.append(self._forking.split(parent, place))
                 logprobs.append(logprobs[extension.parent].copy())
             placed[place] = extension
+        members[0].num_slots_reserved = 1  # whoever was to come has come
         gang.width = len(going_on)
         gang.totals = [placed[place].total for place in sorted(placed)]
         for place, extension in placed.items():

@@ -68,6 +68,26 @@ def test_stop_tokens_end_some_answers_and_the_length_others():
     assert reasons == {FinishReason.STOP, FinishReason.LENGTH}
 
 
+@pytest.mark.parametrize("prefix_index", ["off", "hash", "radix"])
+def test_a_search_goes_the_same_way_through_preemptions(prefix_index):
+    sampling = sampling_of(max_tokens=12, stop_token_ids=STOPS)
+    prompts = [seeded_prompt(seed, 10) for seed in (1, 2, 3)]
+
+    found, accounts = run_requests(
+        runner_of(random_model(), block_size=4),
+        requests_of(prompts, sampling),
+        total_blocks=20,
+        watermark_ratio=0.0,
+        token_budget=9,
+        max_batch=9,
+        prefix_index=prefix_index,
+    )
+
+    assert accounts.preemptions > 0
+    for answers, prompt in zip(found, prompts, strict=True):
+        assert_same(answers, plain_beam_search(prompt, sampling))
+
+
 def candidates(*rows):
     return [[Candidate(token_id, logprob) for token_id, logprob in row] for row in rows]
 

@@ -50,12 +50,17 @@ def test_samples_without_a_seed_differ_from_each_other():
 
 def test_preempted_samples_draw_what_they_would_have_drawn():
     sampling = SamplingParams(max_tokens=12, n=4, temperature=1.5, seed=8, ignore_eos=True)
+    requests = requests_of([seeded_prompt(seed, 10) for seed in (1, 2)], sampling)
 
-    calm, _ = answers_of(sampling)
-    pressed, accounts = answers_of(sampling, total_blocks=10, watermark_ratio=0.0)
+    calm, _ = run_requests(runner_of(random_model(), block_size=4), requests)
+    pressed, accounts = run_requests(
+        runner_of(random_model(), block_size=4), requests, total_blocks=19, watermark_ratio=0.0
+    )
 
     assert accounts.preemptions > 0
-    assert [a.token_ids for a in pressed] == [a.token_ids for a in calm]
+    assert [[a.token_ids for a in answers] for answers in pressed] == [
+        [a.token_ids for a in answers] for answers in calm
+    ]
 
 
 def test_logprobs_are_the_models_own_whatever_the_temperature():

@@ -135,17 +135,18 @@ def test_a_cancel_in_any_state_gives_every_block_back(num_steps):
 
 
 def test_a_preempted_sample_finds_the_shared_prompt_again():
-    # 9 blocks: 2 of the prompt are shared; the four samples need 3 more each before they end.
-    engine = make_engine(block_size=4, total_blocks=9, max_batch=4)
-    engine.submit(make_request(prompt_tokens=10, max_tokens=11, n=4))
+    # Two requests whose four samples each may come to 14 blocks.
+    engine = make_engine(block_size=4, total_blocks=15, max_batch=8)
+    for _ in range(2):
+        engine.submit(make_request(prompt_tokens=10, max_tokens=11, n=4))
 
     events = run_until_done(engine)
 
     accounts = engine.accounts()
     assert accounts.preemptions > 0
-    assert accounts.prefix_hit_tokens >= 8 * accounts.preemptions
-    assert [event.finish_reason for event in events].count(FinishReason.LENGTH) == 4
-    assert len(events) == 44
+    assert accounts.prefix_hit_tokens >= 16
+    assert [event.finish_reason for event in events].count(FinishReason.LENGTH) == 8
+    assert len(events) == 88
 
 
 def test_shared_blocks_are_offered_to_the_cache_once():
