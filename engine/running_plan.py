@@ -5,6 +5,8 @@ itself. Beams of one search decode all or none in a step; when they come back af
 the first of them computes what they share before the others go on.
 """
 
+from typing import Final
+
 from engine.forks.table_growth import TableGrowth
 from engine.lineup import group_of
 from engine.policy.victims import VictimChooser
@@ -16,6 +18,8 @@ from engine.sequence import Sequence, SequenceStatus
 from engine.step_budget import StepBudget
 from kvpulse.events import WaitCause
 
+_RUNNING: Final = SequenceStatus.RUNNING
+
 
 class RunningPlanner:
     """Puts the running sequences' next tokens into a plan."""
@@ -24,15 +28,17 @@ class RunningPlanner:
         self._state = state
         self._tables = tables
         self._preemptor = preemptor
+        self._simple = not state.quotas.enabled
         self._chooser = VictimChooser(state.config.policy, state.pool, state.quotas, state.lineup)
 
     def plan(self, plan: StepPlan, budget: StepBudget) -> None:
         """Add what runs to the plan, in order of rank; prefills share what decodes leave."""
         sequences, num_new_tokens = plan.sequences, plan.num_new_tokens
-        some_left = False
-        for seq in self._state.lineup.running.copy():
-            if some_left and seq.status is not SequenceStatus.RUNNING:
-                continue
+        running = self._state.lineup.running
+        num_running, some_left = len(running), False
+        for seq in running.copy():
+            if some_left and seq.status is not _RUNNING:
+                continue  # it gave way to one before it
             if seq.prefilling:
                 wanted = seq.num_tokens - seq.num_computed_tokens
                 if wanted <= 0 or (seq.gang is not None and _waits_for_first(seq)):
@@ -41,13 +47,14 @@ class RunningPlanner:
                 if not n:
                     continue
             elif seq.gang is not None:
-                some_left = True
                 self._plan_gang(seq, plan)
+                some_left = len(running) < num_running
                 continue
             else:
                 if seq.num_computed_tokens == seq.num_slots or seq.shares_tail:
-                    some_left = True
-                    if not self._reach(seq, plan):
+                    there_was_room = self._reach(seq, plan)
+                    some_left = len(running) < num_running
+                    if not there_was_room:
                         continue
                 n = 1
             sequences.append(seq)
@@ -67,6 +74,13 @@ class RunningPlanner:
 
     def _reach(self, seq: Sequence, plan: StepPlan) -> bool:
         """Make room for a running sequence's next token; False when it had to give up its own."""
+        if self._simple and seq.num_computed_tokens == seq.num_slots:
+            # `TableGrowth.reach` for the case of nearly every call, at a third of its cost.
+            answer = self._state.pool.allocate(seq.seq_id, 1, seq.tenant)
+            if not isinstance(answer, AllocationRefusal):
+                seq.block_table.block_ids += answer
+                seq.num_slots += seq.block_table.block_size
+                return True
         while True:
             cause = self._quota_short(seq)
             pool = self._state.pool
