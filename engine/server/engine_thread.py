@@ -182,7 +182,7 @@ class EngineThread:
                 self._deliver(events)
                 pause_seconds = 0.0 if events or not engine.idle else STUCK_SECONDS
             else:
-                engine.tick()
+                self._deliver(engine.tick())
                 pause_seconds = IDLE_SECONDS
 
     def _take_acts(self, pause_seconds: float) -> None:

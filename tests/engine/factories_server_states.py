@@ -62,8 +62,12 @@ STATES = (
     State(
         "decoding_whole", {**LONG, "stream": False}, lambda accounts: accounts["output_tokens"] > 2
     ),
-    State("forked", {**LONG, "n": 3}, _counted("copy_on_write", 2), begun=True),
-    State("best_of", {**LONG, "n": 1, "best_of": 4, "stream": False}, _counted("copy_on_write", 3)),
+    State("forked", {**LONG, "max_tokens": 200, "n": 3}, _counted("copy_on_write", 2), begun=True),
+    State(
+        "best_of",
+        {**LONG, "max_tokens": 200, "best_of": 4, "stream": False},
+        _counted("copy_on_write", 3),
+    ),
     State(
         "beams",
         {"prompt": [1] * 10, "max_tokens": 300, "n": 2, "use_beam_search": True, "beam_width": 3},
@@ -74,6 +78,14 @@ STATES = (
         PRESSING,
         _counted("preempt", 1),
         arguments=(*PRESSED, "--preemption", "recompute"),
+        before=(PRESSING,),
+        begun=True,
+    ),
+    State(
+        "swapped",
+        PRESSING,
+        _counted("swap_out", 1),
+        arguments=(*PRESSED, "--host-blocks", "64", "--preemption", "swap"),
         before=(PRESSING,),
         begun=True,
     ),

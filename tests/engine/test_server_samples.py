@@ -111,7 +111,7 @@ def test_a_stop_string_ends_all_samples_that_say_it(server, client):
     before = server.accounts()["finished_by_reason"].get("stop", 0)
 
     reply = client.completions.create(
-        model="simulated", prompt=[1], n=3, max_tokens=100, stop=" cache"
+        model="simulated", prompt=[1], n=3, max_tokens=60, stop=" cache"
     )
 
     assert [choice.finish_reason for choice in reply.choices] == ["stop"] * 3
