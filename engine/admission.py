@@ -151,6 +151,8 @@ class AdmissionRules:
             ids = request.prompt_token_ids
             if min(ids) < 0 or max(ids) >= self._vocab_size:
                 return f"a prompt token id is outside the vocabulary of {self._vocab_size}"
+        if self._vocab_size and 2 * request.sampling.beam_width > self._vocab_size:
+            return f"beam_width is more than half of the vocabulary of {self._vocab_size}"
         num_sequences, most = request.sampling.num_sequences, self._config.max_batch
         if num_sequences > most:
             return f"the request asks for {num_sequences} sequences; the batch holds {most}"

@@ -14,6 +14,7 @@ from engine.errors import StepMemoryError
 from engine.faults.pass_faults import PassFaults
 from engine.faults.protocol import FaultInjector, NoFaults
 from engine.forks.forking import Forking
+from engine.lineup import group_of
 from engine.prefix_index.opening import open_prefix_index
 from engine.recording import KeyframeSource
 from engine.reports import Reports
@@ -162,11 +163,15 @@ class Engine:
         return bool(seqs)
 
     def stop(self, seq_id: int) -> bool:
-        """End a live sequence whose text has met a stop string; False if not live."""
+        """End a live sequence whose text has met a stop string; False if not live.
+
+        A beam ends with all of its search.
+        """
         seq = self._scheduler.live.get(seq_id)
         if seq is None:
             return False
-        self._scheduler.end(seq, FinishReason.STOP)
+        for member in group_of(seq):
+            self._scheduler.end(member, FinishReason.STOP)
         return True
 
     def step(self) -> list[TokenEvent]:
@@ -180,6 +185,8 @@ class Engine:
         self._pool_wait.set(self._scheduler.judge.num_waiting_for_pool > 0, started_ns)
         self.idle = not plan.sequences
         if self.idle:
+            if plan.block_moves:  # whoever was swapped out gave way to nobody
+                self._runner.execute(plan)
             self._report()
             return self._take_notices()
         planned_ns = clock.now_ns()

@@ -91,13 +91,10 @@ class Run:
         self.engine.check()
 
     def end(self, kind, seq_id):
-        seq = self.engine._scheduler.live[seq_id]
-        if kind == "cancel" or seq.gang is not None:
-            self.dropped.add(seq.root_id)
-            assert self.engine.cancel(seq.root_id)
-        else:
-            self.dropped.add(seq.root_id)
-            assert self.engine.stop(seq_id)
+        root = self.engine._scheduler.live[seq_id].root_id
+        self.dropped.add(root)
+        ended = self.engine.cancel(root) if kind == "cancel" else self.engine.stop(seq_id)
+        assert ended
 
     def step(self):
         for event in self.engine.step():

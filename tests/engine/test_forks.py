@@ -6,7 +6,7 @@ from engine.clock import VirtualClock
 from engine.config import EngineConfig
 from engine.open_engine import JournalSettings, open_engine
 from engine.simulation.simulated_runner import SimulatedRunner
-from kvpulse.events import FinishReason, Kind
+from kvpulse.events import FinishReason, Kind, RejectReason
 from tests.engine.factories_engine import COST, make_engine, make_request, run_until_done
 from tests.engine.factories_ledger import PlainLedger
 
@@ -192,3 +192,35 @@ def test_forks_are_recorded_so_that_a_ledger_follows_them(tmp_path):
     assert set(ledger.parents.values()) == {1, 3}
     assert ledger.audits > 5
     assert not ledger.tables
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"n": 0},
+        {"n": 3, "best_of": 2},
+        {"n": 2, "beam_width": 1},
+        {"n": 1, "best_of": 2, "beam_width": 2},
+        {"beam_width": 2, "length_penalty": -1.0},
+        {"beam_width": 2, "length_penalty": float("nan")},
+        {"n": 5},
+    ],
+)
+def test_samples_that_cannot_be_are_refused(fields):
+    engine = make_engine(max_batch=4)
+
+    rejection = engine.submit(make_request(**fields)).rejection
+
+    assert rejection.reason is RejectReason.INVALID_REQUEST
+    assert not engine.has_work
+
+
+def test_a_beam_that_is_stopped_ends_its_search():
+    engine = make_engine()
+    beams = forked(engine, prompt_tokens=10, beam_width=3)
+
+    assert engine.stop(beams[1].seq_id)
+    engine.check()
+
+    assert not engine.has_work
+    assert references(engine) == 0
