@@ -92,6 +92,17 @@ def test_the_random_model_answers_as_in_a_plain_run(random_workload, way):
     check_answers(random_model(), workload, plain, answers)
 
 
+@pytest.mark.parametrize("block_size", [16, 32, 64, 128])
+def test_the_block_size_does_not_change_an_answer(random_workload, block_size):
+    workload, plain = random_workload
+    runner = runner_of(random_model(), num_blocks=2048 // block_size, block_size=block_size)
+
+    answers = run_engine(runner, workload, max_batch=8, token_budget=300)
+
+    assert answers.prefix_hit_tokens > 0 or block_size == 128
+    check_answers(random_model(), workload, plain, answers.token_ids)
+
+
 @pytest.fixture(scope="module")
 def smollm2_workload():
     print(f"seed {SEED}")
@@ -109,6 +120,19 @@ def test_smollm2_answers_as_in_a_plain_run(smollm2_workload, way):
     answers = run_way(smollm2(), workload, way)
 
     check_answers(smollm2(), workload, plain, answers)
+
+
+@pytest.mark.model
+@pytest.mark.slow
+@pytest.mark.parametrize("block_size", [16, 64])
+def test_smollm2s_answers_do_not_depend_on_the_block_size(smollm2_workload, block_size):
+    workload, plain = smollm2_workload
+    part = Workload(workload.prompts[:24], workload.num_outputs)
+    runner = runner_of(smollm2(), num_blocks=3000 // block_size, block_size=block_size)
+
+    answers = run_engine(runner, part, max_batch=24, token_budget=1024)
+
+    check_answers(smollm2(), part, plain[:24], answers.token_ids)
 
 
 @pytest.mark.model
