@@ -14,6 +14,7 @@ from engine.errors import EngineError
 from engine.model.model_files import ModelFileError
 from engine.server.listening import Listener, bind_exactly, bind_next_free
 from engine.server.loaded_model import TorchMissingError, load_model
+from engine.server.policy_options import describe_policy
 from engine.server.serve_options import DEFAULT_PORT, ServeOptions, parse_options
 from engine.server.served import ServedEngine
 from engine.server.serving import Serving
@@ -106,6 +107,15 @@ class _Server:
             config.max_batch,
             config.max_queue,
         )
+        index, preemption = config.prefix_index, config.preemption
+        _log.info(
+            "prefix index: %s; preemption: %s; %d host blocks",
+            index,
+            preemption,
+            config.host_blocks,
+        )
+        for line in describe_policy(config.policy):
+            _log.info("%s", line)
         if served.recorder is None:
             _log.info("nothing is recorded (--no-journal)")
         else:

@@ -2,11 +2,14 @@
 
 import argparse
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import fields
 from typing import Any, Final
 
 from engine.errors import ConfigError
 from engine.option_types import duration, positive, whole_number
 from engine.policy.scheduling_policy import SchedulingPolicy, TenantPolicy, TierPolicy
+
+_AnyPolicy = SchedulingPolicy | TierPolicy | TenantPolicy
 
 NS_PER_SECOND: Final = 1_000_000_000
 NS_PER_MS: Final = 1_000_000
@@ -207,3 +210,25 @@ def _named_settings(
         except ValueError:
             raise ConfigError(option, found=text, accepted=form) from None
     return name, values
+
+
+def describe_policy(policy: SchedulingPolicy) -> list[str]:
+    """Say what differs from first come, first served: one line each for order, tiers, tenants."""
+    lines = [_differences("policy", policy, SchedulingPolicy())]
+    for name, tier in zip(("interactive", "batch"), policy.tiers, strict=True):
+        lines.append(_differences(f"tier {name}", tier, TierPolicy()))
+    for alias, tenant in policy.tenants.items():
+        lines.append(_differences(f"tenant {alias}", tenant, TenantPolicy()))
+    lines.append(_differences("other tenants", policy.other_tenants, TenantPolicy()))
+    return [line for line in lines if line]
+
+
+def _differences(title: str, value: _AnyPolicy, default: _AnyPolicy) -> str:
+    """Return the plain settings of a value that are not the default's, "" if there are none."""
+    settings = [
+        f"{field.name} {getattr(value, field.name)}"
+        for field in fields(value)
+        if isinstance(getattr(value, field.name), int | float)
+        and getattr(value, field.name) != getattr(default, field.name)
+    ]
+    return f"{title}: {', '.join(settings)}" if settings else ""

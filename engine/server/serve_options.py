@@ -35,7 +35,7 @@ class ServeOptions:
     """Settings of one server process.
 
     Attributes:
-        model: "smollm2", "random", or the path of a GGUF file; "" when simulated.
+        model: "smollm2", "random", or a path (GGUF file, safetensors folder); "" when simulated.
         journal: Folder of the journal; None records nothing.
         num_blocks: `AUTO_BLOCKS` for as many as memory holds.
         memory_bytes: All that weights, cache and activations may take; None takes a part of what
@@ -170,7 +170,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _add_model(parser: argparse.ArgumentParser) -> None:
     model = parser.add_mutually_exclusive_group()
-    help_text = "smollm2 (default), random (tiny, seeded), or the path of a GGUF file"
+    help_text = "smollm2 (default), random (tiny, seeded), or a GGUF file, or a safetensors folder"
     model.add_argument("--model", default="smollm2", metavar="NAME|PATH", help=help_text)
     help_text = "tokens from a cost model, paced to wall time; needs no torch and no model"
     model.add_argument("--simulated", action="store_true", help=help_text)

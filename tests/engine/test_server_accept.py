@@ -41,6 +41,21 @@ def test_a_body_that_comes_slowly_counts_from_its_first_byte(tmp_path):
     assert pause_seconds * 1e6 < micros < (pause_seconds + 5) * 1e6
 
 
+def test_a_connection_that_rests_between_two_requests_costs_the_second_nothing(tmp_path):
+    rest_seconds = 0.3
+    with running_server(tmp_path, *ARGUMENTS) as server:
+        body = {"prompt": [1], "max_tokens": 1}
+        with httpx.Client(base_url=server.url) as client:
+            client.post("/v1/completions", json=body)
+            time.sleep(rest_seconds)  # what is not to be measured
+            asked = time.monotonic()
+            client.post("/v1/completions", json=body)
+            took_seconds = time.monotonic() - asked
+
+    micros = Recorded(tmp_path).field(Kind.ARRIVE, "aux")
+    assert micros[1] < took_seconds * 1e6
+
+
 def test_waiting_in_the_engines_queue_is_no_part_of_it(tmp_path):
     arguments = ("--simulated", "--step-ms", "20", "--max-batch", "1")
     with running_server(tmp_path, *arguments) as server:

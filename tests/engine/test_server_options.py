@@ -4,6 +4,7 @@ import pytest
 
 from engine.errors import ConfigError
 from engine.policy.scheduling_policy import PreemptionPolicy, SchedulingPolicy
+from engine.server.policy_options import describe_policy
 from engine.server.serve_options import AUTO_BLOCKS, ServeOptions
 from tests.engine.factories_server import serve_options
 
@@ -82,6 +83,20 @@ def test_tiers_and_tenants_have_limits_of_their_own(options):
 
 def test_a_tenant_with_a_quota_is_recorded_under_its_name(options):
     assert options("--tenant-quota", "acme:weight=2").tenants == {"acme": "acme"}
+
+
+def test_the_log_says_what_differs_from_first_come_first_served(options):
+    policy = options(
+        *("--high-watermark", "0.9", "--no-preempt-for-waiting"),
+        *("--tier", "batch:max-queue=3", "--tenant-quota", "acme:floor=8,weight=3"),
+    ).policy
+
+    assert describe_policy(SchedulingPolicy()) == []
+    assert describe_policy(policy) == [
+        "policy: preempt_for_waiting False, high_watermark_ratio 0.9",
+        "tier batch: max_queue 3",
+        "tenant acme: reserved_blocks 8, weight 3",
+    ]
 
 
 @pytest.mark.parametrize(
