@@ -21,6 +21,7 @@ from engine.model.random_mla import RANDOM_MLA_CONFIG, random_mla_weights
 from engine.model.random_model import RANDOM_CONFIG, ByteTokenizer, random_weights
 from engine.model.text_stream import TextStream
 from engine.model.tokenizer import GgufTokenizer
+from engine.model.weight_places import moved
 
 RANDOM_SEED: Final = 0
 BUILT_IN: Final = ("random", "random-mla")
@@ -86,17 +87,18 @@ def open_model(
 
     Args:
         name: "random", "random-mla", a published name, a GGUF file, or a model folder.
-        dtype: What the model computes in; the built-in ones always compute in fp32 on the CPU.
+        dtype: What the model computes in.
         device: Where it computes.
 
     Raises:
         EngineError: Nothing there, or nothing that can be read; the message says what.
     """
     if name == "random":
-        return OpenedModel(RANDOM_CONFIG, random_weights(RANDOM_SEED), ByteTokenizer(), None)
+        weights = moved(random_weights(RANDOM_SEED), dtype, device)
+        return OpenedModel(RANDOM_CONFIG, weights, ByteTokenizer(), None)
     if name == "random-mla":
-        weights = random_mla_weights(RANDOM_SEED)
-        return OpenedModel(RANDOM_MLA_CONFIG, weights, ByteTokenizer(), None)
+        latent = moved(random_mla_weights(RANDOM_SEED), dtype, device)
+        return OpenedModel(RANDOM_MLA_CONFIG, latent, ByteTokenizer(), None)
     path = find_model(name)
     if path.is_dir():
         return _open_folder(path, dtype, torch.device(device))

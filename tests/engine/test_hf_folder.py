@@ -271,3 +271,19 @@ def test_smollm2_as_a_folder_answers_as_the_gguf_does(tmp_path):
     from_gguf, from_folder = (run_engine(runner, workload).token_ids for runner in runners)
     assert from_folder == from_gguf
     assert model.text.decode(from_folder[0][:2]) == " Paris."
+
+
+@pytest.mark.parametrize("name", ["random", "random-mla"])
+def test_built_in_models_compute_in_the_type_asked_for(name):
+    model = open_model(name, dtype=torch.bfloat16)
+    runner = TorchRunner(model.config, model.weights, num_blocks=12, block_size=BLOCK_SIZE)
+    sequence = sequence_of(tokens(), blocks=range(6), block_size=BLOCK_SIZE)
+
+    for num_new in (20, 20, 1):
+        logits = runner._model.forward(runner._pack(StepPlan(0, [sequence], [num_new])))
+        sequence.num_computed_tokens += num_new
+
+    exact = served_logits(name, tokens())
+    assert runner.describe().kv_format == "bf16"
+    assert runner.kv.num_bytes == model.bytes_per_token() * 12 * BLOCK_SIZE
+    assert (logits[0].double() - exact).abs().max() < 0.1 * exact.abs().max()
