@@ -21,6 +21,7 @@ from engine.reports import Reports
 from engine.request import Request
 from engine.runner import ModelRunner, StepPlan, StepResult
 from engine.scheduler import Scheduler
+from engine.sharing_report import SharingMeter, SharingReport
 from engine.sliding_window import SlidingWindow
 from engine.step_outcome import OutcomeTaker, StepOutcome
 from engine.token_event import TokenEvent as TokenEvent
@@ -103,6 +104,13 @@ class Engine:
         self._keyframes = keyframes or KeyframeSource()
         self._keyframes.attach(self._pool, self._scheduler, host_pool=self._host_pool)
         self._books = Books(self._pool, self._scheduler, self._keyframes, host_pool=self._host_pool)
+        self._sharing = SharingMeter(
+            self._pool,
+            self._cache,
+            self._scheduler,
+            runner=self.description,
+            block_size=config.block_size,
+        )
         self._pool_wait = SecondsCounter()
         self._closed = False
         self._reports.state_config(self.description, max_context=self.max_context)
@@ -180,6 +188,7 @@ class Engine:
         if self._pass_faults is not None:
             self._pass_faults.act()
         started_ns = clock.now_ns()
+        self._sharing.note(started_ns)
         self._scheduler.expire(started_ns)
         plan = self._scheduler.run_pass(self.num_steps)
         self._pool_wait.set(self._scheduler.judge.num_waiting_for_pool > 0, started_ns)
@@ -194,7 +203,10 @@ class Engine:
         if result is None:
             self._report()
             return self._take_notices()
-        outcome = self._outcomes.take(plan, result, clock.now_ns())
+        finished_ns = clock.now_ns()
+        self._sharing.note(finished_ns)
+        outcome = self._outcomes.take(plan, result, finished_ns)
+        self._sharing.note_step(outcome.prefill_tokens, outcome.decode_tokens, result.compute_ns)
         self._state_step(
             outcome,
             num_sequences=len(plan.sequences),
@@ -286,6 +298,10 @@ class Engine:
     def accounts(self) -> Accounts:
         """Return what pool and scheduler counted of their own acts."""
         return self._books.accounts(seconds_with_pool_wait=self._pool_wait.seconds())
+
+    def sharing_report(self) -> SharingReport:
+        """Return what sharing blocks gave and cost so far."""
+        return self._sharing.report(self._clock.now_ns())
 
     def check(self) -> None:
         """Recount pools and tables, and raise where they disagree."""

@@ -9,6 +9,7 @@ from typing import Final
 
 from engine.commands.replay_options import WORKLOAD, ReplayOptions, parse_options
 from engine.errors import EngineError
+from engine.sharing_report import SharingReport
 from engine.simulation.simulated_run import Progress
 from engine.simulation.trace import read_trace
 from engine.simulation.trace_recording import RecordedTrace, record_trace
@@ -69,6 +70,7 @@ def summary(recorded: RecordedTrace) -> dict[str, object]:
     """Return what a machine may want to know."""
     return {
         **recorded.accounts.as_json(),
+        "sharing": recorded.sharing.as_json(),
         "events_not_written": recorded.not_written,
         "engine_seconds": round(recorded.engine_ns / 1e9, 3),
         "directory": str(recorded.directory),
@@ -85,8 +87,30 @@ def summary_text(recorded: RecordedTrace) -> str:
         f"{accounts.num_events:,} events, {recorded.not_written} not written; "
         f"{accounts.preemptions} preemptions, {accounts.prefix_hit_tokens:,} tokens found in the "
         f"prefix cache, {accounts.seconds_with_pool_wait} s in which somebody waited for blocks\n"
+        f"{sharing_text(recorded.sharing)}\n"
         f"recorded in {recorded.directory}"
     )
+
+
+def sharing_text(sharing: SharingReport) -> str:
+    """Return what sharing gave and cost, as a short table."""
+    lookups = sharing.lookups.num_calls
+    taken = [sharing.lookups, sharing.identifications, sharing.offers]
+    seconds = [calls.seconds for calls in taken if calls.seconds is not None]
+    index_time = f"{sum(seconds):,.2f} s" if len(seconds) == len(taken) else "not measured"
+    net_time = "not measured" if sharing.net_seconds is None else f"{sharing.net_seconds:,.1f} s"
+    rows = (
+        ("tokens not computed again", f"{sharing.tokens_not_recomputed:,}"),
+        ("  of those asked for", f"{sharing.tokens_queried:,}"),
+        ("not stored, at most", f"{sharing.peak_bytes_not_stored / 2**30:,.2f} GiB"),
+        ("not stored, over time", f"{sharing.block_seconds_not_stored:,.0f} block-seconds"),
+        ("kept by sharing alone", f"{sharing.outlived_block_seconds:,.0f} block-seconds"),
+        ("duplicates given up", f"{sharing.blocks_exchanged:,} blocks"),
+        ("copied on write", f"{sharing.bytes_copied / 2**20:,.1f} MiB"),
+        ("prefix index", f"{lookups:,} lookups; {index_time} in all (estimated)"),
+        ("net", f"{sharing.net_bytes / 2**30:,.2f} GiB not written, {net_time}"),
+    )
+    return "\n".join(["sharing", *(f"  {name:28}{value}" for name, value in rows)])
 
 
 class ProgressLine:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+from engine.config import PREFIX_INDEXES
 from engine.faults.options import add_fault_options
 from engine.option_types import positive, positive_duration
 from engine.simulation.trace_recording import TRACE_CONFIG, TraceRun
@@ -50,6 +51,7 @@ def parse_options(argv: list[str]) -> ReplayOptions:
         max_context=given.max_context,
         watermark_ratio=given.watermark_ratio,
         prefix_caching=not given.no_prefix_caching,
+        prefix_index=given.prefix_index,
     )
     run = TraceRun(
         config=config,
@@ -94,6 +96,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--simulated", action="store_true", help=help_text)
     add_fault_options(parser)
     parser.add_argument("--no-prefix-caching", action="store_true")
+    help_text = "how the prefix cache finds what is kept: by block hashes, by a radix tree (hash)"
+    parser.add_argument("--prefix-index", choices=PREFIX_INDEXES, default="hash", help=help_text)
     parser.add_argument("--engine", default=TRACE_CONFIG.engine, help="its name in the journal")
     for name in ("total_blocks", "block_size", "max_batch", "max_queue", "token_budget"):
         default = getattr(TRACE_CONFIG, name)

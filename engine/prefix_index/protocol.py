@@ -11,6 +11,7 @@ block's identity covers its tokens and all before them, under the salt of the re
 
 from typing import NamedTuple, Protocol
 
+from engine.prefix_index.lookup_meter import IndexMeters
 from engine.sequence import Sequence
 
 
@@ -29,7 +30,15 @@ class PrefixHit(NamedTuple):
 
 
 class PrefixIndex(Protocol):
-    """An index of kept content, asked and fed sequence by sequence."""
+    """An index of kept content, asked and fed sequence by sequence.
+
+    Attributes:
+        meters: How often it was asked and fed, and what that took.
+    """
+
+    @property
+    def meters(self) -> IndexMeters:
+        """Return the meters of its calls."""
 
     @property
     def enabled(self) -> bool:

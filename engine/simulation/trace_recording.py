@@ -14,6 +14,7 @@ from engine.faults.registry import build_faults
 from engine.faults.setup import FaultSetup, TruthFile
 from engine.faults.spec import FaultSpec
 from engine.open_engine import JournalSettings, open_engine
+from engine.sharing_report import SharingReport
 from engine.simulation.cost_model import CostModel
 from engine.simulation.simulated_run import Progress, Simulation
 from engine.simulation.simulated_runner import SimulatedRunner
@@ -29,11 +30,13 @@ class RecordedTrace:
 
     Attributes:
         directory: The stream's.
+        sharing: What sharing blocks gave and cost.
         engine_ns: Engine time that the recording spans.
         not_written: Events that found no segment; none, unless the disk was full.
     """
 
     accounts: Accounts
+    sharing: SharingReport
     directory: Path
     engine_ns: int
     not_written: int
@@ -115,6 +118,7 @@ def record_trace(
     engine.close()
     return RecordedTrace(
         accounts=engine.accounts(),
+        sharing=engine.sharing_report(),
         directory=recorder.directory,
         engine_ns=clock.now_ns(),
         not_written=sum(recorder.not_written().values()),
