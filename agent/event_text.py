@@ -90,7 +90,8 @@ def _copy(event: EventFields) -> str:
 
 
 def _swap(event: EventFields) -> str:
-    return f"{event.n} blocks moved"
+    way = "out to host memory" if event.kind == Kind.SWAP_OUT else "back in from host memory"
+    return f"{event.n} block{'' if event.n == 1 else 's'} swapped {way}"
 
 
 def _cache(event: EventFields) -> str:
@@ -115,7 +116,10 @@ def _hold(event: EventFields) -> str:
 
 def _arrive(event: EventFields) -> str:
     prompt, limit = (_word(event, w) for w in (ArriveWord.PROMPT_TOKENS, ArriveWord.MAX_TOKENS))
-    return f"arrived: {prompt} prompt tokens, at most {limit} more"
+    text = f"arrived: {prompt} prompt tokens, at most {limit} more"
+    # One more than the microseconds: 0 says that nobody measured.
+    in_server = f"; {(event.aux - 1) / 1_000:.1f} ms in the server before" if event.aux else ""
+    return text + in_server
 
 
 def _wait(event: EventFields) -> str:

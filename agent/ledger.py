@@ -37,6 +37,7 @@ from agent.ledger_delta import (
 )
 from agent.ledger_state import decode_state, encode_map_of, encode_state
 from agent.live_ledger import live_state
+from agent.owner_ledger import Sharing
 from agent.request_state import RequestState, RowMaker
 from agent.rollup_metrics import TIERS
 from kvpulse.errors import KeyframeDamagedError
@@ -236,10 +237,11 @@ class Ledger:
         paid = owners.paid_now(core.blocks, core.t_ns)
         group_of = {s.owner: s.parent or s.owner for s in requests.live.values()}
         sharing = owners.sharing(group_of)
+        nothing = Sharing(0, 0, 0, 0) if core.known else None
         for state in requests.live.values():
             slot = owners.slots.get(state.owner)
             state.paid_ns = 0.0 if slot is None else float(paid[slot])
-            state.sharing = sharing.get(state.owner)
+            state.sharing = sharing.get(state.owner, nothing)
         settle_blockers(requests.live, core.t_ns)
         requests.changed.update((n, s) for n, s in requests.live.items() if s.num_behind)
         self._settled_ns = core.t_ns

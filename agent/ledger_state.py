@@ -173,7 +173,9 @@ def _fill_blocks(
     for name in ("count", "state", "since_ns", "tenant", "hash_known"):
         getattr(blocks, name)[:] = getattr(stored, name)
     blocks.active_since_ns[blocks.count > 0] = core.t_ns - arrays["active_since"]
-    if "first_owner" in arrays:
+    if "first_owner" not in arrays:  # of the first revision: holders were not kept
+        core.host_holders.known = not arrays["host_count"].any()
+    else:
         blocks.outlived.since_ns[:] = arrays["outlived_since"]
         blocks.outlived.first_owner[:] = arrays["first_owner"]
         known, held = values["host_holders"]

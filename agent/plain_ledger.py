@@ -33,6 +33,8 @@ class PlainBlock:
     paid_at_ns: int = 0
     active_since_ns: int = 0
     hash_known: bool = False
+    first_owner: int = 0  # who made it active
+    outlives_since_ns: int | None = None  # since when the first owner holds it no more
 
 
 @dataclass(slots=True)
@@ -49,6 +51,10 @@ class PlainSequence:
     block_ns: float = 0.0
     held: int = 0
     peak: int = 0
+    request: int = 0  # its request's first sequence
+    blocker: int = 0
+    blocker_since_ns: int = 0
+    blocked_others_ns: int = 0
 
 
 @dataclass(slots=True)
@@ -71,6 +77,8 @@ class PlainLedger:
         self.lifetimes_ns: list[int] = []
         self.per_kind: dict[int, int] = defaultdict(int)
         self.audits_failed = 0
+        self.outlived_ns = 0  # of stretches that ended
+        self.requests_ended = 0
         self.num_active = 0
         self._waiting: set[int] = set()
         self._offset = wall_offset_ns
@@ -97,6 +105,8 @@ class PlainLedger:
                 self._audit(events.words(i))
             else:
                 self._sequence(kind, owner, aux, t_ns)
+                if kind is Kind.WAIT:
+                    self._stand_behind(owner, events.words(i)[0] if n else 0, t_ns)
             second.active_at_end = self.num_active
 
     def _second(self, t_ns: int) -> PlainSecond:
@@ -133,6 +143,8 @@ class PlainLedger:
         elif kind is Kind.FREE:
             block.holders.remove(owner)
             block.count = aux
+            if aux and owner == block.first_owner and block.outlives_since_ns is None:
+                block.outlives_since_ns = t_ns
             kept = flags & 3 == FreeOutcome.TO_CACHE
             if aux == 0:
                 block.state = int(BlockState.CACHED if kept else BlockState.FREE)
@@ -145,9 +157,12 @@ class PlainLedger:
             self._hold(owner, 1)
         self.num_active += (block.count > 0) - was_active
         if block.count > 0 and not was_active:
-            block.active_since_ns = t_ns
+            block.active_since_ns, block.first_owner = t_ns, owner
         if was_active and block.count == 0:
             self.lifetimes_ns.append(t_ns - block.active_since_ns)
+            if block.outlives_since_ns is not None:
+                self.outlived_ns += t_ns - block.outlives_since_ns
+                block.outlives_since_ns = None
 
     def _hold(self, owner: int, step: int) -> None:
         sequence = self.sequences[owner]
@@ -173,8 +188,10 @@ class PlainLedger:
     def _sequence(self, kind: Kind, owner: int, aux: int, t_ns: int) -> None:
         if kind is Kind.ARRIVE:
             self.sequences[owner] = PlainSequence(t_ns, int(WaitCause.ENGINE_BUSY), t_ns)
+            self.sequences[owner].request = owner
         elif kind is Kind.FORK:
             self.sequences[owner] = PlainSequence(t_ns, admitted=True)
+            self.sequences[owner].request = self.sequences[aux].request
         sequence = self.sequences.get(owner)
         if sequence is None:
             return
@@ -182,13 +199,32 @@ class PlainLedger:
             self._settle(sequence, t_ns)
             sequence.cause = aux if kind is Kind.WAIT else 0
             sequence.admitted |= kind is Kind.ADMIT
-            sequence.ended |= kind in (Kind.FINISH, Kind.REJECT)
+            if kind is not Kind.WAIT:
+                self._stand_behind(owner, 0, t_ns)
+            if kind in (Kind.FINISH, Kind.REJECT):
+                self._end(owner, sequence, kind, t_ns)
         elif kind is Kind.PREEMPT:
             sequence.cause, sequence.since_ns = int(WaitCause.ENGINE_BUSY), t_ns
         if sequence.cause:
             self._waiting.add(owner)
         else:
             self._waiting.discard(owner)
+
+    def _end(self, owner: int, sequence: PlainSequence, kind: Kind, t_ns: int) -> None:
+        for number, other in self.sequences.items():
+            if other.blocker == owner:
+                self._stand_behind(number, owner, t_ns)
+        sequence.ended = True
+        lives = any(s.request == sequence.request and not s.ended for s in self.sequences.values())
+        self.requests_ended += kind is Kind.FINISH and not lives
+
+    def _stand_behind(self, owner: int, blocker: int, t_ns: int) -> None:
+        """Book the wait behind a blocker that lives; another may be named from here on."""
+        sequence = self.sequences[owner]
+        before = self.sequences.get(sequence.blocker)
+        if before is not None and not before.ended:
+            before.blocked_others_ns += t_ns - sequence.blocker_since_ns
+        sequence.blocker, sequence.blocker_since_ns = blocker, t_ns
 
     def _settle(self, sequence: PlainSequence, t_ns: int) -> None:
         if not sequence.cause:

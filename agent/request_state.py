@@ -214,10 +214,10 @@ class RowMaker:
 
     def _sharing(self, state: RequestState, slot: int | None) -> Sharing | None:
         """Live: as last worked out. Ended: at its best, from its own records."""
-        if slot is None:
-            return Sharing(0, 0, 0, 0) if state.ended_ns and not state.spans_gap else None
         if not state.ended_ns:
             return state.sharing
+        if slot is None:
+            return None if state.spans_gap else Sharing(0, 0, 0, 0)
         if state.parent or (state.sharing and state.sharing.within):
             # Which of its shared blocks its own request held besides is known from the reference
             # set alone: as last worked out while it lived.

@@ -45,13 +45,22 @@ class ToySequence:
     cause: int = 7
     since_ns: int = 0
     arrived_ns: int = 0
+    blocker: int = 0
+    parent: int = 0
     table: list[int] = field(default_factory=list)
+    host: list[int] = field(default_factory=list)
+
+
+HOST_BLOCKS = 10
 
 
 class ToyEngine:
-    """Allocates, shares, frees, caches and evicts by the rules, with its own account of it all."""
+    """Allocates, shares, copies, swaps, caches, evicts by the rules; keeps its own account."""
 
-    def __init__(self, journal: Path, *, total_blocks: int = 24, **options: object) -> None:
+    def __init__(
+        self, journal: Path, *, total_blocks: int = 24, host_blocks: int = 0, **options: object
+    ) -> None:
+        self.host_blocks, self.host_free = host_blocks, list(range(host_blocks))
         self.total, self.clock = total_blocks, Clock()
         self.counts = [0] * total_blocks
         self.hashes: dict[int, int] = {}
@@ -64,6 +73,7 @@ class ToyEngine:
             "toy",
             total_blocks=total_blocks,
             block_size=16,
+            host_blocks=host_blocks,
             snapshot=self.keyframe,
             clock=self.clock,
             wall_clock=self.clock.wall,
@@ -78,6 +88,8 @@ class ToyEngine:
                 state=int(s.state),
                 tenant=s.tenant,
                 cause=s.cause if s.state != SequenceState.RUNNING else 0,
+                blocker=s.blocker,
+                parent=s.parent,
                 since_ns=s.since_ns,
                 arrived_ns=s.arrived_ns,
                 prompt_tokens=100,
@@ -86,7 +98,11 @@ class ToyEngine:
             )
             for s in self.live.values()
         ]
-        return Keyframe(list(self.counts), dict(self.hashes), list(self.cached), rows)
+        counts, cached = list(self.counts), list(self.cached)
+        return Keyframe(counts, dict(self.hashes), cached, rows, self.host_counts())
+
+    def host_counts(self) -> list[int]:
+        return [int(block not in self.host_free) for block in range(self.host_blocks)]
 
     def arrive(self, tenant: int = 0) -> ToySequence:
         owner, self.next_owner = self.next_owner, self.next_owner + 1
@@ -96,13 +112,17 @@ class ToyEngine:
         sequence.arrived_ns = now
         return sequence
 
-    def wait(self, sequence: ToySequence, cause: int) -> None:
-        if cause != sequence.cause:
-            self.recorder.wait(sequence.owner, cause, 1 << (cause - 1), 0, sequence.tenant)
-            sequence.cause, sequence.since_ns = cause, self.clock()
+    def wait(self, sequence: ToySequence, cause: int, blocker: int = 0) -> None:
+        if (cause, blocker) != (sequence.cause, sequence.blocker):
+            flags = 1 << (cause - 1)
+            self.recorder.wait(sequence.owner, cause, flags, blocker, sequence.tenant)
+            sequence.cause, sequence.blocker, sequence.since_ns = cause, blocker, self.clock()
 
     def admit(self, sequence: ToySequence) -> None:
-        if sequence.state == SequenceState.PREEMPTED:
+        if sequence.state == SequenceState.SWAPPED and not self.swap_in(sequence):
+            return
+        sequence.blocker = 0
+        if sequence.state in (SequenceState.PREEMPTED, SequenceState.SWAPPED):
             self.recorder.resume(sequence.owner, 0, sequence.tenant)
         else:
             self.recorder.admit(sequence.owner, sequence.tenant)
@@ -145,6 +165,7 @@ class ToyEngine:
         self.recorder.fork(owner, parent.owner, parent.tenant)
         child = self.live[owner] = ToySequence(owner, parent.tenant, SequenceState.RUNNING)
         child.arrived_ns = child.since_ns = self.clock()
+        child.parent = parent.parent or parent.owner
         for block in list(dict.fromkeys(parent.table)):
             self.share(child, block)
         return child
@@ -164,6 +185,55 @@ class ToyEngine:
                 sequence.owner, [block], self.counts[block], int(outcome), sequence.tenant
             )
 
+    def copy(self, sequence: ToySequence) -> None:
+        """Write into a shared block: take a new one, and leave the shared one to the others."""
+        shared = [block for block in sequence.table if self.counts[block] > 1]
+        if not shared or not self.free:
+            return
+        source, target = shared[0], self.free.pop()
+        self.recorder.allocate(sequence.owner, [target], sequence.tenant)
+        self.counts[target] = 1
+        sequence.table.append(target)
+        self.recorder.copy_on_write(sequence.owner, [source, target], sequence.tenant)
+        self.drop(sequence, [source])
+
+    def swap_out(self, sequence: ToySequence) -> None:
+        """Preempt by copying every block to the host, shared ones too."""
+        gpu = list(sequence.table)
+        if not gpu or len(gpu) > len(self.host_free):
+            return
+        sequence.host = [self.host_free.pop() for _ in gpu]
+        owner, tenant = sequence.owner, sequence.tenant
+        pairs = [block for pair in zip(gpu, sequence.host, strict=True) for block in pair]
+        self.recorder.swap_out(owner, pairs, tenant)
+        self.recorder.allocate(owner, sequence.host, tenant, host=True)
+        self.drop(sequence, list(reversed(gpu)))
+        self.recorder.preempt(owner, 0, 2, 0, len(gpu), 0, tenant)
+        sequence.state, sequence.cause = SequenceState.SWAPPED, int(WaitCause.ENGINE_BUSY)
+        sequence.since_ns = self.clock()
+
+    def swap_in(self, sequence: ToySequence) -> bool:
+        if len(sequence.host) > len(self.free):
+            return False
+        ids = [self.free.pop() for _ in sequence.host]
+        owner, tenant = sequence.owner, sequence.tenant
+        pairs = [block for pair in zip(sequence.host, ids, strict=True) for block in pair]
+        self.recorder.swap_in(owner, pairs, tenant)
+        self.recorder.allocate(owner, ids, tenant)
+        self.counts = [1 if block in ids else n for block, n in enumerate(self.counts)]
+        sequence.table += ids
+        self.drop_host(sequence)
+        return True
+
+    def drop_host(self, sequence: ToySequence) -> None:
+        if sequence.host:
+            to_free = int(FreeOutcome.TO_FREE)
+            self.recorder.free(
+                sequence.owner, sequence.host, 0, to_free, sequence.tenant, host=True
+            )
+            self.host_free += sequence.host
+            sequence.host = []
+
     def preempt(self, sequence: ToySequence) -> None:
         freed = len(sequence.table)
         self.drop(sequence, list(reversed(sequence.table)))
@@ -173,6 +243,7 @@ class ToyEngine:
 
     def finish(self, sequence: ToySequence, *, leak: int = 0) -> None:
         self.drop(sequence, list(reversed(sequence.table))[leak:])
+        self.drop_host(sequence)
         self.recorder.finish(
             sequence.owner, int(FinishReason.STOP), 100, 7, 107, 0, sequence.tenant
         )
@@ -199,6 +270,11 @@ class ToyEngine:
             filled_slots=active * 16,
             largest_free_run=1,
         )
+        if not self.host_blocks:
+            return
+        host = [block for block, count in enumerate(self.host_counts()) if count]
+        words = (self.host_blocks, len(host), 0, len(self.host_free), len(host))
+        self.recorder.pool(*words, sum(map(block_weight, host)) % 2**64, host=True)
 
     def act(self, rng: random.Random) -> None:
         """Do one legal thing at random, a little later."""
@@ -209,7 +285,8 @@ class ToyEngine:
         if dice < 0.12 or not self.live:
             self.arrive(rng.randrange(3))
         elif dice < 0.22 and waiting:
-            self.wait(rng.choice(waiting), rng.randint(1, 7))
+            blocker = rng.choice(waiting).owner if rng.random() < 0.5 else 0
+            self.wait(rng.choice(waiting), rng.randint(1, 7), blocker)
         elif dice < 0.34 and waiting:
             self.admit(rng.choice(waiting))
         elif dice < 0.38 and waiting:
@@ -239,9 +316,13 @@ class ToyEngine:
                 self.share(sequence, rng.choice(others))
         elif dice < 0.8:
             self.fork(sequence)
-        elif dice < 0.85 and sequence.table:
+        elif dice < 0.83 and sequence.table:
             self.drop(sequence, [rng.choice(sequence.table)])
-        elif dice < 0.92:
+        elif dice < 0.86:
+            self.copy(sequence)
+        elif dice < 0.89:
+            self.swap_out(sequence)
+        elif dice < 0.93:
             self.preempt(sequence)
         else:
             self.finish(sequence)
@@ -249,7 +330,7 @@ class ToyEngine:
 
 def record(folder: Path, seed: int, num_acts: int, **options: object) -> Path:
     """Run a toy engine; return its stream's folder."""
-    engine = ToyEngine(folder, **options)
+    engine = ToyEngine(folder, **{"host_blocks": HOST_BLOCKS, **options})
     rng = random.Random(seed)
     for _ in range(num_acts):
         engine.act(rng)

@@ -54,6 +54,8 @@ def test_every_second_equals_the_plain_ledger(stream_of, seed):
     _, stored = follow(stream, max_events=61)
     slow = plain(stream, 24)
 
+    assert stored.total(1, "outlived_block_ns") == slow.outlived_ns
+    assert stored.total(1, "finished") == slow.requests_ended
     for name in ("allocated", "shared", "freed", "evicted", "cached_new"):
         mine = {t: n for t, n in stored.sums(1, name).items() if n}
         assert mine == {t: s.counters[name] for t, s in slow.seconds.items() if s.counters[name]}
@@ -88,6 +90,8 @@ def test_what_each_sequence_waited_and_paid_equals_the_plain_ledger(stream_of, s
             assert row.wait_ns == {cause: ns for cause, ns in sequence.waits.items() if ns}
             assert row.wait_after_preempt_ns == sequence.after_preempt_ns
             assert np.isclose(row.block_seconds, sequence.block_ns / 1e9, rtol=1e-9, atol=1e-9)
+            assert row.blocked_others_ns == sequence.blocked_others_ns
+            assert row.parent == (0 if sequence.request == owner else sequence.request)
     paid = ledger.core.owners.paid_now(ledger.core.blocks, ledger.core.t_ns)
     for owner, slot in ledger.core.owners.slots.items():
         assert np.isclose(paid[slot], slow.sequences[owner].block_ns, rtol=1e-9, atol=1.0)
