@@ -1,10 +1,14 @@
 """What the torch runner draws for the samples of one request."""
 
+import dataclasses
+
 import pytest
 import torch
 
 from engine.model.sampling import best_candidates, logprobs_of, sample, sample_several
+from engine.policy.scheduling_policy import PreemptionPolicy
 from engine.sampling_params import SamplingParams
+from kvpulse.events import Kind
 from tests.engine.factories_beams import requests_of, run_requests, seeded_prompt
 from tests.engine.factories_model import random_model, runner_of
 from tests.engine.factories_plain_model import plain_logits
@@ -48,16 +52,28 @@ def test_samples_without_a_seed_differ_from_each_other():
     assert len({tuple(answer.token_ids) for answer in answers}) == 4
 
 
-def test_preempted_samples_draw_what_they_would_have_drawn():
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"host_blocks": 30, "preemption": PreemptionPolicy.SWAP, "prefix_index": "off"}],
+)
+@pytest.mark.parametrize("window", [None, 7])
+def test_preempted_samples_draw_what_they_would_have_drawn(settings, window):
     sampling = SamplingParams(max_tokens=12, n=4, temperature=1.5, seed=8, ignore_eos=True)
     requests = requests_of([seeded_prompt(seed, 10) for seed in (1, 2)], sampling)
+    config, weights = random_model()
+    model = dataclasses.replace(config, sliding_window=window), weights
 
-    calm, _ = run_requests(runner_of(random_model(), block_size=4), requests)
+    calm, _ = run_requests(runner_of(model, block_size=4), requests)
     pressed, accounts = run_requests(
-        runner_of(random_model(), block_size=4), requests, total_blocks=19, watermark_ratio=0.0
+        runner_of(model, block_size=4, num_host_blocks=settings.get("host_blocks", 0)),
+        requests,
+        total_blocks=18,
+        watermark_ratio=0.0,
+        **settings,
     )
 
     assert accounts.preemptions > 0
+    assert bool(accounts.acts.get(Kind.SWAP_IN)) == bool(settings)
     assert [[a.token_ids for a in answers] for answers in pressed] == [
         [a.token_ids for a in answers] for answers in calm
     ]
