@@ -38,6 +38,7 @@ class Forking:
         child.gang = parent.gang
         child.computed_from = parent.num_computed_tokens  # it has computed nothing itself
         child.first_token_ns = parent.first_token_ns
+        child.tier, child.priority = parent.tier, parent.priority
         child.rank_ns, child.deadline_ns = parent.rank_ns, parent.deadline_ns
         child.protected_until = parent.protected_until
         if self._recorder is not None:

@@ -1,5 +1,7 @@
 """Samples of one request: forks that share blocks until somebody writes into one."""
 
+import dataclasses
+
 import pytest
 
 from engine.clock import VirtualClock
@@ -118,6 +120,21 @@ def test_logprobs_of_one_sample_come_when_asked_for():
     events = run_until_done(engine)
 
     assert [event.logprob < 0 for event in events] == [True, False] * 2
+
+
+def test_samples_have_the_standing_of_their_request():
+    engine = make_engine(block_size=4)
+    request = make_request(prompt_tokens=10, n=3)
+    engine.submit(dataclasses.replace(request, tier=7, priority=-3, deadline_ns=10**12))
+    engine.step()
+
+    first, *others = live(engine)
+
+    for seq in others:
+        assert (seq.tier, seq.priority) == (first.tier, first.priority)
+        assert (seq.rank_ns, seq.deadline_ns) == (first.rank_ns, first.deadline_ns)
+    assert first.tier == 1
+    run_until_done(engine)
 
 
 @pytest.mark.parametrize("num_steps", range(6))
