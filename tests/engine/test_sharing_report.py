@@ -120,7 +120,7 @@ def test_time_saved_is_less_what_the_index_took():
     for meter in (meters.identify, meters.lookup, meters.offer):
         meter._now_ns = lambda: next(ticks)
     for _ in range(130):
-        engine.submit(make_request(9, 2, prefix="AB"))
+        engine.submit(make_request(9, 8, prefix="AB"))
         run_until_done(engine)
 
     report = engine.sharing_report()
