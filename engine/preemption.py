@@ -1,32 +1,59 @@
 """Take a running sequence's blocks: it waits again, its KV to be computed again or in the host."""
 
 from collections import deque
-from typing import Final
+from typing import Final, NamedTuple
 
 from engine.config import EngineConfig
 from engine.lineup import group_of
 from engine.policy.scheduling_policy import PreemptionPolicy
-from engine.policy.victims import VictimChoice
+from engine.policy.victims import VictimChoice, Why
 from engine.runner import StepPlan
 from engine.scheduling_state import SchedulingState
 from engine.sequence import Sequence, SequenceStatus
 from engine.wait_causes import WaitJudge
 from kvpulse.events import PreemptMode
 
-CHOICES_KEPT: Final = 64
+PREEMPTIONS_KEPT: Final = 64
+
+
+class Preemption(NamedTuple):
+    """That a sequence gave way: for whom (0 nobody), why it was this one, and what it cost.
+
+    Attributes:
+        candidates: How many could have been chosen.
+        tokens_lost: To be computed again, as far as they are not found again.
+        blocks_kept: Of the freed ones, those whose content stays cached.
+    """
+
+    victim: int
+    beneficiary: int
+    why: Why
+    candidates: int
+    mode: PreemptMode
+    tokens_lost: int
+    blocks_freed: int
+    blocks_kept: int
+
+    def __str__(self) -> str:
+        gains = f"for sequence {self.beneficiary}" if self.beneficiary else "for nobody else"
+        return (
+            f"sequence {self.victim} gave way {gains}, chosen of {self.candidates}: {self.why}; "
+            f"by {self.mode.name.lower()}, {self.tokens_lost} tokens lost, "
+            f"{self.blocks_freed} blocks freed, {self.blocks_kept} of them cached"
+        )
 
 
 class Preemptor:
     """Carries out the choice of a victim, and states what it cost.
 
     Attributes:
-        choices: The latest choices, the newest last.
+        latest: The latest preemptions, the newest last.
         this_pass: Whoever gave way in this pass to one that waits.
         somebody_gave_up: True once a sequence gave way to nobody: it may never fit again.
     """
 
     def __init__(self, state: SchedulingState, judge: WaitJudge) -> None:
-        self.choices: deque[VictimChoice] = deque(maxlen=CHOICES_KEPT)
+        self.latest: deque[Preemption] = deque(maxlen=PREEMPTIONS_KEPT)
         self.this_pass: set[int] = set()
         self.somebody_gave_up = False
         self._state = state
@@ -34,16 +61,15 @@ class Preemptor:
 
     def preempt(self, choice: VictimChoice, plan: StepPlan) -> None:
         """Let the victim, and all of its gang, wait again; what it had planned is dropped."""
-        self.choices.append(choice)
         self.somebody_gave_up |= not choice.beneficiary
         group = group_of(choice.victim)
         _remember_shared(group)
         for seq in reversed(group):
             _unplan(seq, plan)
-            self._take_blocks(seq, choice.beneficiary, plan)
+            self._take_blocks(seq, choice, plan)
             self._let_wait(seq)
 
-    def _take_blocks(self, seq: Sequence, beneficiary: int, plan: StepPlan) -> None:
+    def _take_blocks(self, seq: Sequence, choice: VictimChoice, plan: StepPlan) -> None:
         state, tokens_lost = self._state, seq.num_computed_tokens
         table = seq.block_table
         num_blocks = len(table) - table.num_null
@@ -54,14 +80,11 @@ class Preemptor:
         else:
             freed = state.pool.free(seq.seq_id, table.give_up(), seq.tenant, seq.tier)
             mode = PreemptMode.RECOMPUTE
-        state.say.preempt(
-            seq,
-            beneficiary,
-            mode,
-            tokens_lost=tokens_lost,
-            blocks_freed=num_blocks,
-            blocks_kept=freed.to_cache,
+        cost = (mode, tokens_lost, num_blocks, freed.to_cache)
+        self.latest.append(
+            Preemption(seq.seq_id, choice.beneficiary, choice.why, choice.candidates, *cost)
         )
+        state.say.preempt(seq, choice.beneficiary, *cost)
         state.lineup.take_out(seq)
         seq.num_slots = 0
         seq.shares_tail = False

@@ -28,7 +28,7 @@ from engine.policy.memory_pressure import MemoryPressure
 from engine.policy.ranking import Ranking, order_key
 from engine.policy.tenant_quotas import TenantQuotas
 from engine.policy.victims import VictimChoice, Why
-from engine.preemption import Preemptor
+from engine.preemption import Preemption, Preemptor
 from engine.prefix_index.protocol import PrefixIndex
 from engine.runner import StepPlan
 from engine.running_plan import RunningPlanner
@@ -128,9 +128,9 @@ class Scheduler:
         self._lineup.num_decoding = value
 
     @property
-    def victims(self) -> list[VictimChoice]:
-        """Return the latest choices of who gives way, the newest last."""
-        return list(self._preemptor.choices)
+    def latest_preemptions(self) -> list[Preemption]:
+        """Return who gave way lately, for whom, why and at what cost; the newest last."""
+        return list(self._preemptor.latest)
 
     @property
     def next_deadline_ns(self) -> int | None:

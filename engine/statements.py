@@ -60,7 +60,6 @@ class Statements:
         seq: Sequence,
         beneficiary: int,
         mode: PreemptMode,
-        *,
         tokens_lost: int,
         blocks_freed: int,
         blocks_kept: int,
