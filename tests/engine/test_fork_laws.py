@@ -1,5 +1,6 @@
 """Laws of forks and beams under random requests, cancels and a pool that is too small."""
 
+import dataclasses
 from collections import Counter, defaultdict
 
 from hypothesis import HealthCheck, given, settings
@@ -32,6 +33,9 @@ REQUESTS = st.fixed_dictionaries(
         "max_tokens": st.integers(1, 12),
         "ends_at": st.integers(1, 14),
         "prefix": st.sampled_from(["", "a", "ab", "abc", "b"]),
+        "standing": st.fixed_dictionaries(
+            {"tier": st.integers(0, 1), "priority": st.integers(-1, 1)}
+        ),
         "fork": FORKS,
     }
 )
@@ -77,7 +81,7 @@ class Run:
 
     def act(self, kind, value):
         if kind == "submit":
-            request = make_request(**merged(value))
+            request = request_of(**value)
             admission = self.engine.submit(request)
             if admission.accepted:
                 self.requests[admission.seq_id] = request
@@ -110,8 +114,8 @@ class Run:
         raise AssertionError(f"still live: {self.engine._scheduler.live}")
 
 
-def merged(value):
-    return {**{k: v for k, v in value.items() if k != "fork"}, **value["fork"]}
+def request_of(*, fork, standing, **fields):
+    return dataclasses.replace(make_request(**fields, **fork), **standing)
 
 
 def check_laws(run):
