@@ -69,6 +69,9 @@ BENCHES: Final[Mapping[str, CommandEntry]] = MappingProxyType(
         "engine": CommandEntry(
             "engine.commands.bench_engine:main", "tokens per second, recording's cost per step"
         ),
+        "kernels": CommandEntry(
+            "engine.commands.bench_kernels:main", "each Triton kernel on a GPU, against its copy"
+        ),
     }
 )
 

@@ -4,7 +4,7 @@ Every KV format is read and written as it is stored: int8 and fp8 are widened in
 nothing is gathered. With CUDA; without, Triton's interpreter runs it for tests, slowly.
 """
 
-from typing import Final, TypedDict
+from typing import Final
 
 import torch
 from torch import Tensor
@@ -12,6 +12,7 @@ from torch import Tensor
 from engine.model.attention.step_tables import ChunkTables, DecodeTables, StepTables, step_tables
 from engine.model.kv_tensors import KvTensors
 from engine.model.step_batch import StepBatch
+from kernels.cache_tensors import CacheTensors
 from kernels.decode import paged_decode
 from kernels.prefill import paged_prefill
 from kernels.split_decode import split_decode
@@ -110,7 +111,7 @@ class TritonAttention:
             **self._caches(layer),
         )
 
-    def _caches(self, layer: int) -> "_Caches":
+    def _caches(self, layer: int) -> CacheTensors:
         has_scales = bool(self._kv.key_scales)
         return {
             "key_cache": self._kv.keys[layer],
@@ -118,15 +119,6 @@ class TritonAttention:
             "key_scales": self._kv.key_scales[layer] if has_scales else None,
             "value_scales": self._kv.value_scales[layer] if has_scales else None,
         }
-
-
-class _Caches(TypedDict):
-    """One layer's cache, by the names that the launchers give its tensors."""
-
-    key_cache: Tensor
-    value_cache: Tensor
-    key_scales: Tensor | None
-    value_scales: Tensor | None
 
 
 def _multiprocessors(device: torch.device) -> int:
