@@ -1,5 +1,6 @@
 """What the real OpenAI client does with our refusals, and what the journal has of its attempts."""
 
+import asyncio
 import contextlib
 import time
 from collections.abc import Callable
@@ -162,3 +163,23 @@ def test_who_waited_in_vain_tries_again(
         assert server.accounts()["rejected_by_reason"] == {reason: 2}
 
     assert len(pauses.seconds) == 1
+
+
+def test_the_async_client_tries_again_too(tmp_path):
+    async def ask(server: RunningServer, empty: Callable[[], None]) -> int:
+        async with openai.AsyncOpenAI(
+            base_url=f"{server.url}/v1", api_key="none", max_retries=3
+        ) as client:
+            asking = asyncio.ensure_future(
+                client.completions.create(model="simulated", prompt=[2, 2], max_tokens=1)
+            )
+            await asyncio.to_thread(
+                wait_until, lambda: server.accounts()["rejected_by_reason"].get("queue_full")
+            )
+            await asyncio.to_thread(empty)
+            return (await asking).usage.completion_tokens
+
+    with running_server(tmp_path, *BUSY) as server, _full(server) as empty:
+        assert asyncio.run(ask(server, empty)) == 1
+
+    assert _retries(tmp_path) == [0, 1]
