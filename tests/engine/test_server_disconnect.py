@@ -88,7 +88,7 @@ def test_the_async_client_can_give_up(server):
                     model="simulated", messages=[{"role": "user", "content": "hello"}]
                 )
             )
-            await asyncio.sleep(0.2)
+            await asyncio.to_thread(wait_until, lambda: server.state() == (1, 0))
             asking.cancel()
 
     asyncio.run(ask())

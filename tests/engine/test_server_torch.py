@@ -124,6 +124,11 @@ def test_smollm2_knows_a_capital_and_answers_a_chat(tmp_path):
         {"prompt": "\ud800"},
         {"prompt": "x" * 100_000},
         {"user": "\ud800" * 1000},
+        {"n": 4, "best_of": 4, "temperature": 2, "seed": -(2**63)},
+        {"n": 4, "use_beam_search": True, "length_penalty": -10},
+        {"use_beam_search": True, "beam_width": 4, "length_penalty": 10, "early_stopping": True},
+        {"use_beam_search": True, "max_tokens": 1, "stop": "e"},
+        {"priority": -(2**31), "service_tier": "flex"},
     ],
     ids=lambda odd: ",".join(odd),
 )
