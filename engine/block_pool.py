@@ -86,13 +86,11 @@ class BlockPool(PoolState):
         by somebody of this `tier`: 1, the batch tier's, is evicted before all others. Null entries
         at the front of the table have been given back already.
         """
-        if ids and ids[0] == NULL_BLOCK:
-            del ids[: ids.count(NULL_BLOCK)]  # what slid out of a window is at the front
         n = len(ids)
-        self.num_freed += n
         if n == 1:
             block_id = ids[0]
-            if self._counts[block_id] == 1 and not self._hash_of[block_id]:
+            if self._counts[block_id] == 1 and not self._hash_of[block_id] and block_id >= 0:
+                self.num_freed += 1
                 if self._recorder is not None:
                     self._recorder.free(owner, ids, 0, TO_FREE, tenant)
                 self._counts[block_id] = 0
@@ -101,6 +99,10 @@ class BlockPool(PoolState):
                     self.outlived.discard(block_id)
                 self._free.append(ids.pop())
                 return _ONE_FREED
+        if n and ids[0] == NULL_BLOCK:
+            del ids[: ids.count(NULL_BLOCK)]  # what slid out of a window is at the front
+            n = len(ids)
+        self.num_freed += n
         tally = [0, 0, 0, 0]
         counts, hash_of = self._counts, self._hash_of
         blocks = ids[::-1]
