@@ -68,10 +68,22 @@ def copy_blocks(groups: Sequence[CacheRows], pairs: Sequence[tuple[int, int]]) -
         )
 
 
+def has_overlap(pairs: Sequence[tuple[int, int]]) -> bool:
+    """Tell whether the order of these copies would matter."""
+    return _first_overlap(pairs) is not None
+
+
 def require_no_overlap(pairs: Sequence[tuple[int, int]]) -> None:
     """Raise OverlapError unless every target occurs only once, and as no source."""
+    block_id = _first_overlap(pairs)
+    if block_id is not None:
+        raise OverlapError(block_id)
+
+
+def _first_overlap(pairs: Sequence[tuple[int, int]]) -> int | None:
     seen = {source for source, _ in pairs}
     for _, target in pairs:
         if target in seen:
-            raise OverlapError(target)
+            return target
         seen.add(target)
+    return None

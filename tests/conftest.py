@@ -19,6 +19,7 @@ NEED_TORCH = (
     "engine/test_attention_choice.py",
     "engine/test_attention_on_gpu.py",
     "engine/test_gguf_file.py",
+    "engine/test_kernel_block_memory.py",
     "engine/test_hf_folder*.py",
     "engine/test_kv_formats.py",
     "engine/test_kv_quality.py",

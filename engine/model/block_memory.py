@@ -5,9 +5,14 @@ machine words per block, so that a move keeps every bit, whatever the numbers me
 """
 
 from collections.abc import Sequence
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
+
+if TYPE_CHECKING:
+    from engine.model.kernel_block_memory import KernelBlockMemory
 
 WORD_TYPES = (torch.int64, torch.int32, torch.int16, torch.uint8)
 
@@ -55,6 +60,17 @@ class BlockMemory:
         """Copy blocks [host source, device target]; bit-equal."""
         if pairs:
             _move(self._host_rows, self._rows, pairs)
+
+
+def block_memory(
+    tensors: Sequence[Tensor], *, num_host_blocks: int = 0
+) -> "BlockMemory | KernelBlockMemory":
+    """Return what moves the blocks of these tensors: kernels beside a GPU, torch elsewhere."""
+    if not tensors[0].is_cuda or find_spec("triton") is None:
+        return BlockMemory(tensors, num_host_blocks=num_host_blocks)
+    from engine.model.kernel_block_memory import KernelBlockMemory
+
+    return KernelBlockMemory(tensors, num_host_blocks=num_host_blocks)
 
 
 def _word_rows(tensor: Tensor) -> Tensor:

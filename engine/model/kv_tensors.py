@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from engine.model.block_memory import BlockMemory
+from engine.model.block_memory import block_memory
 from engine.model.kv_formats import KvFormat, format_of_dtype
 from engine.model.paged_vectors import CodedVectors, PagedVectors, paged_vectors
 
@@ -71,7 +71,7 @@ class KvTensors:
         self.key_scales = _scales_of(self._keys)
         self.value_scales = _scales_of(self._values)
         tensors = [tensor for vectors in (*self._keys, *self._values) for tensor in vectors.tensors]
-        self._memory = BlockMemory(tensors, num_host_blocks=num_host_blocks)
+        self._memory = block_memory(tensors, num_host_blocks=num_host_blocks)
 
     def store(self, layer: int, *, key: Tensor, value: Tensor, slots: Tensor) -> None:
         """Write each token's key and value into its slot.

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from engine.model.block_memory import BlockMemory
+from engine.model.block_memory import block_memory
 from engine.model.kv_formats import KvFormat, format_of_dtype
 from engine.model.paged_vectors import paged_vectors
 
@@ -69,7 +69,7 @@ class LatentCache:
             paged_vectors(latents.unsqueeze(2), self.format, dtype) for latents in self.latents
         ]
         tensors = [tensor for layer in self._layers for tensor in layer.tensors]
-        self._memory = BlockMemory(tensors, num_host_blocks=num_host_blocks)
+        self._memory = block_memory(tensors, num_host_blocks=num_host_blocks)
 
     def store(self, layer: int, *, latents: Tensor, slots: Tensor) -> None:
         """Write each token's vector, [num_tokens, width], to its slot, [num_tokens] int64."""
