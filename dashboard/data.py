@@ -4,16 +4,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from agent.head_of_line import HeadOfLine
 from agent.read_models import (
     EngineRow,
     GapRow,
     KindTotal,
+    LabelledSeries,
     Leak,
     RequestOrder,
     RequestRow,
     RequestState,
     RunState,
+    Series,
     TelemetryHealth,
+    TenantRow,
 )
 from agent.reads import Reads
 from dashboard.config import DashboardConfig
@@ -32,8 +36,10 @@ from dashboard.frames.series import (
     waits_per_second,
     window_of,
 )
+from dashboard.frames.sharing import MOVES, SHARING_METRICS, TOKENS, Sharing, sharing_of
 from dashboard.frames.status import Facts, Status, is_stale, status_of
 from dashboard.frames.strip import STRIP_METRICS, StripFacts, Tile, strip_of
+from dashboard.frames.tenants import largest
 from dashboard.frames.timeline import Timeline, timeline_of
 
 if TYPE_CHECKING:
@@ -118,6 +124,7 @@ class Data:
             rejected=rejected,
             rejected_by_reason=self.label_totals(engine, "rejected", recent),
             preempted=total_of(series, "preempted") or 0,
+            head_of_line=self.head_of_line(engine),
             leaked_blocks=len({leak.block for leak in self.open_leaks(engine)}),
         )
         ttft = self._reads.latency_summary(engine.run_key, "ttft", recent.start_ns, recent.end_ns)
@@ -135,7 +142,7 @@ class Data:
             return None
         rows = [
             row
-            for state in (RequestState.WAITING, RequestState.PREEMPTED)
+            for state in (RequestState.WAITING, RequestState.PREEMPTED, RequestState.SWAPPED)
             for row in self._reads.requests(
                 engine.run_key, now_ns - NANOSECONDS, now_ns, state=state
             )
@@ -214,6 +221,47 @@ class Data:
                 engine.run_key, metric, window.start_ns, window.end_ns, LATENCY_POINTS
             )
         )
+
+    def sharing(self, engine: EngineRow, window: Window) -> Sharing:
+        """Return what sharing saved and cost."""
+        return sharing_of(engine, self._series(engine, SHARING_METRICS, window))
+
+    def token_sources(self, engine: EngineRow, window: Window) -> Curves:
+        """Return prompt tokens per second: computed, found fresh, found again."""
+        return rates(self._series(engine, tuple(TOKENS), window), window.end_ns)
+
+    def references(self, engine: EngineRow, window: Window) -> Curves:
+        """Return references and active blocks."""
+        return gauges(self._series(engine, ("active_blocks", "logical_blocks"), window))
+
+    def block_moves(self, engine: EngineRow, window: Window) -> Curves:
+        """Return blocks copied and swapped per second."""
+        return rates(self._series(engine, tuple(MOVES), window), window.end_ns)
+
+    def _series(self, engine: EngineRow, metrics: Sequence[str], window: Window) -> Series:
+        return self._reads.series(engine.run_key, metrics, window.start_ns, window.end_ns)
+
+    def tenants(self, engine: EngineRow, window: Window) -> list[TenantRow]:
+        """Return each tenant's share of the window, the largest first."""
+        return self._reads.tenants(engine.run_key, window.start_ns, window.end_ns)
+
+    def tenant_blocks(self, engine: EngineRow, window: Window) -> Curves:
+        """Return the active blocks of the largest tenants."""
+        return largest(self._labelled(engine, "tenant_active_blocks", window))
+
+    def tenant_tokens(self, engine: EngineRow, window: Window) -> Curves:
+        """Return tokens of ended requests of the largest tenants, per interval."""
+        return largest(self._labelled(engine, "tenant_tokens", window))
+
+    def _labelled(self, engine: EngineRow, family: str, window: Window) -> LabelledSeries:
+        return self._reads.labelled(
+            engine.run_key, family, window.start_ns, window.end_ns, max_points=240
+        )
+
+    def head_of_line(self, engine: EngineRow) -> HeadOfLine | None:
+        """Return who is at the head of the line now, if others wait behind it."""
+        live = self.is_live(engine) and engine.waiting
+        return self._reads.head_of_line(engine.run_key) if live else None
 
     def event_rates(self, engine: EngineRow, window: Window) -> Curves:
         """Return events stored and lost per second."""

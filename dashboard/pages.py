@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from dashboard.page import Page
-from dashboard.views import block_map, overview, requests, telemetry
+from dashboard.views import block_map, overview, requests, sharing, telemetry, tenants
 
 
 class PageEntry(NamedTuple):
@@ -19,5 +19,7 @@ PAGES: Final = (
     PageEntry("overview", "Overview", overview.draw),
     PageEntry("block-map", "Block map", block_map.draw),
     PageEntry("requests", "Requests", requests.draw),
+    PageEntry("sharing", "Sharing", sharing.draw),
+    PageEntry("tenants", "Tenants", tenants.draw),
     PageEntry("telemetry", "Telemetry health", telemetry.draw),
 )

@@ -36,6 +36,7 @@ MARK_COLOURS: Final = {
     "config": "#0891b2",
     "leak": LEAKED,
     "audit_failed": LEAKED,
+    "pool": "#0d9488",
 }
 # For owners and tenants on the map, where amber, red and grey already say cached, leaked, unknown.
 HOLDERS: Final = (

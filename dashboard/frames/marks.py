@@ -9,6 +9,8 @@ from dashboard.frames.series import Window
 
 LABELS_ACROSS = 16
 TEXTS_SHOWN = 5
+# A restart only if another run came before, which a window need not show.
+NAMES = {MarkKind.RESTART: "run start", MarkKind.POOL: "pool size"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +73,7 @@ def close_groups(marks: Sequence[Mark], window: Window) -> list[list[Mark]]:
 def moment_of(group: Sequence[Mark]) -> Moment:
     """Return one mark for a group: its first moment, its number, the first few texts."""
     kind = group[0].kind
-    # A restart only if another run came before, which a window need not show.
-    name = "run start" if kind is MarkKind.RESTART else words(kind)
+    name = NAMES.get(kind, words(kind))
     label = name if len(group) == 1 else f"{name} \u00d7{len(group)}"
     texts = [mark.text for mark in group[:TEXTS_SHOWN]]
     more = len(group) - TEXTS_SHOWN

@@ -12,13 +12,19 @@ OPEN_STATES = (
 )  # fmt: skip
 
 
-RARE = frozenset({"Quota wait", "Transfer wait", "Re-wait"})  # left out where nobody waited for it
+RARE = frozenset(  # left out where no row has it
+    {
+        *("Quota wait", "Transfer wait", "Re-wait", "Sample of", "Waits behind", "Held up others"),
+        *("Tokens lost", "Found again", "Host blocks", "Priority", "Tier", "In server", "Retry"),
+    }
+)
 
 
 def table_of(rows: Sequence[RequestRow]) -> dict[str, Column]:
     """Return the table's columns by heading, one entry per sequence."""
     columns: dict[str, Column] = {
         "Sequence": [row.owner for row in rows],
+        "Sample of": [row.parent or None for row in rows],
         "State": [words(row.state) for row in rows],
         "Tenant": [row.tenant or None for row in rows],
         "Arrived": [time_or_none(row.arrived_at_ns) for row in rows],
@@ -28,6 +34,8 @@ def table_of(rows: Sequence[RequestRow]) -> dict[str, Column]:
         "Re-wait": [in_seconds(row.wait_after_preempt_ns) for row in rows],
         "Quota wait": [in_seconds(row.wait_quota_ns) for row in rows],
         "Transfer wait": [in_seconds(row.wait_transfer_ns) for row in rows],
+        "Waits behind": [row.blocker for row in rows],
+        "Held up others": [in_seconds(row.blocked_others_ns) for row in rows],
         "Logical": [row.logical_blocks for row in rows],
         "Physical": [row.physical_blocks for row in rows],
         "Shared": [shared_blocks(row) for row in rows],
@@ -39,9 +47,27 @@ def table_of(rows: Sequence[RequestRow]) -> dict[str, Column]:
         "Recomputed": [row.recomputed_tokens for row in rows],
         "Preempted": [row.preemptions for row in rows],
         "Preempted for": [beneficiaries(row) for row in rows],
+        "Tokens lost": [row.tokens_lost for row in rows],
+        "Found again": [row.tokens_found for row in rows],
+        "Host blocks": [row.host_blocks for row in rows],
+        "Priority": [row.priority for row in rows],
+        "Tier": [row.tier for row in rows],
+        "Retry": [row.retry for row in rows],
+        "In server": [in_seconds(row.frontend_ns) for row in rows],
         "End": [end_words(row) for row in rows],
     }
     return {name: cells for name, cells in columns.items() if name not in RARE or any(cells)}
+
+
+def grouped(rows: Sequence[RequestRow]) -> list[RequestRow]:
+    """Return the rows with the samples and beams of a request right below its first sequence.
+
+    The order is otherwise kept: a request stands where the first of its sequences stood.
+    """
+    groups: dict[int, list[RequestRow]] = {}
+    for row in rows:
+        groups.setdefault(row.parent or row.owner, []).append(row)
+    return [row for group in groups.values() for row in sorted(group, key=lambda row: row.owner)]
 
 
 def shared_blocks(row: RequestRow) -> int | None:
@@ -56,6 +82,21 @@ def beneficiaries(row: RequestRow) -> str | None:
     if not row.preempted_by:
         return None
     return ", ".join("nobody named" if owner == 0 else str(owner) for owner in row.preempted_by)
+
+
+def preemption_words(row: RequestRow) -> str:
+    """Say for whom it was preempted, how, and what that cost."""
+    names = beneficiaries(row)
+    if names is None:
+        return "never preempted"
+    text = names
+    if row.swaps:
+        text += f"; {row.swaps} of {row.preemptions} by swap"
+    if row.tokens_lost:
+        text += f"; {row.tokens_lost} tokens lost, {show(row.tokens_found)} found again"
+    if row.host_blocks:
+        text += f"; {row.host_blocks} blocks in host memory now"
+    return text
 
 
 def end_words(row: RequestRow) -> str | None:
@@ -121,7 +162,10 @@ def fact_lines(row: RequestRow) -> list[tuple[str, str | None]]:
         ("Prefix hit", number(row.prefix_hit_tokens, "tokens")),
         ("Recomputed", number(row.recomputed_tokens, "tokens")),
         ("Failed allocations", str(row.alloc_failures)),
-        ("Preempted for", beneficiaries(row) or "never preempted"),
+        ("Preempted for", preemption_words(row)),
+        ("In the server before", None if row.frontend_ns is None else nanoseconds(row.frontend_ns)),
+        ("Held up others", nanoseconds(row.blocked_others_ns)),
+        ("Priority / tier / retry", f"{row.priority} / {row.tier} / {row.retry}"),
         ("End", end_words(row) or words(row.state)),
     ]
 

@@ -6,6 +6,7 @@ This is a *status*, not a verdict: it names what is so, and leaves the cause to 
 from dataclasses import dataclass
 from enum import StrEnum
 
+from agent.head_of_line import HeadOfLine
 from agent.read_models import EngineRow, RunState
 from dashboard.formats import count, date_and_clock, long_seconds, ratio, seconds, words
 
@@ -44,6 +45,7 @@ class Facts:
     rejected_by_reason: dict[str, float]
     preempted: float
     leaked_blocks: int
+    head_of_line: HeadOfLine | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +118,11 @@ def leaking(facts: Facts) -> Finding | None:
     if not facts.leaked_blocks:
         return None
     noun = "block is" if facts.leaked_blocks == 1 else "blocks are"
-    return (f"{count(facts.leaked_blocks)} {noun} still active after their owner ended", Tone.BAD)
+    return (
+        f"{count(facts.leaked_blocks)} {noun} still active after their owner ended: references "
+        "never released",
+        Tone.BAD,
+    )
 
 
 def waiting(facts: Facts) -> Finding | None:
@@ -135,6 +141,17 @@ def waiting(facts: Facts) -> Finding | None:
     parts.append(f"pool {ratio(active_ratio(engine))} active")
     tone = Tone.BAD if cause == "pool" and (oldest or 0) >= 1 else Tone.NOTICE
     return (f"Requests wait for {WAIT_WORDS[cause]}: {', '.join(parts)}", tone)
+
+
+def blocked(facts: Facts) -> Finding | None:
+    """Say who is at the head of the line with runnable work behind it."""
+    head = facts.head_of_line
+    return None if head is None else (capitalised(head.sentence), Tone.NOTICE)
+
+
+def capitalised(text: str) -> str:
+    """Return a sentence with its first letter in upper case."""
+    return text[:1].upper() + text[1:]
 
 
 def refusing(facts: Facts) -> Finding | None:
@@ -158,7 +175,7 @@ def preempting(facts: Facts) -> Finding | None:
     return (f"{count(facts.preempted)} {noun} in {span}", Tone.NOTICE)
 
 
-RULES = (gone, broken, leaking, waiting, refusing, preempting)
+RULES = (gone, broken, leaking, waiting, blocked, refusing, preempting)
 
 
 def calm(facts: Facts) -> Finding:
@@ -177,8 +194,9 @@ def numbers(facts: Facts) -> tuple[str, ...]:
     engine = facts.engine
     if engine.active_blocks is None:
         return ()
+    swapped = f", {count(engine.swapped)} swapped out to the host" if engine.swapped else ""
     return (
-        f"{count(engine.running)} running",
+        f"{count(engine.running)} running{swapped}",
         f"{count(engine.active_blocks)} of {count(engine.total_blocks)} blocks active"
         f" ({ratio(active_ratio(engine))}), {count(engine.cached_blocks)} cached,"
         f" {count(engine.free_blocks)} free",

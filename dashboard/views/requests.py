@@ -11,7 +11,8 @@ from agent.read_models import EngineRow, RequestOrder, RequestRow, RequestState
 from dashboard.charts.timeline import timeline_chart
 from dashboard.components.figure import draw_figure
 from dashboard.formats import clock, count, unmarked, words
-from dashboard.frames.requests import ONLY, chosen, fact_lines, table_of
+from dashboard.frames.requests import ONLY, chosen, fact_lines, grouped, table_of
+from dashboard.frames.status import capitalised
 from dashboard.page import Page, live_part, wall_ns
 from dashboard.pieces import facts, provenance_line, small, state_notice
 
@@ -23,14 +24,22 @@ ORDERS = {
     "most block-seconds": RequestOrder.BLOCK_SECONDS,
     "most preemptions": RequestOrder.PREEMPTIONS,
 }
-DURATIONS = ("TTFT", "Pool wait", "Scheduler wait", "Re-wait", "Quota wait", "Transfer wait")
-COUNTS = ("Logical", "Physical", "Shared", "Peak", "Prompt", "Output", "Prefix hit", "Recomputed")
+DURATIONS = (
+    *("TTFT", "Pool wait", "Scheduler wait", "Re-wait", "Quota wait", "Transfer wait"),
+    "Held up others",
+)
+COUNTS = (
+    *("Logical", "Physical", "Shared", "Peak", "Prompt", "Output", "Prefix hit", "Recomputed"),
+    *("Tokens lost", "Found again", "Host blocks"),
+)
 HELP = {
     "Logical": "Entries of its block table",
     "Physical": "Distinct blocks behind them",
     "Shared": "Table entries whose block somebody else holds too",
     "Re-wait": "Waiting after it had lost its blocks to another, all causes together",
     "Preempted for": "Sequences that got its blocks",
+    "Held up others": "Others' waiting in which it was named as the one in front",
+    "Found again": "Of the tokens lost by preemptions, those still cached when it went on",
 }
 
 
@@ -46,6 +55,9 @@ def body(page: Page) -> None:
         st.info("This engine is no longer in the store; choose another above.")
         return
     state_notice(page.data.engine_state(engine, wall_ns()))
+    head = page.data.head_of_line(engine)
+    if head is not None:
+        st.warning(unmarked(capitalised(head.sentence)))
     filters = st.container(horizontal=True, vertical_alignment="bottom", key="filters")
     order = filters.selectbox("Order", list(ORDERS), key="order", width=165)
     rows, held_at_ns = held_rows(page, engine, ORDERS[order])
@@ -91,7 +103,7 @@ def held_rows(page: Page, engine: EngineRow, order: RequestOrder) -> Held:
     if st.session_state.get("request") is not None and held and held[0] == key:
         return Held(held[2], held[1])
     window = page.data.window(engine, page.window_seconds)
-    rows = page.data.requests(engine, window, limit=LIMIT, order=order)
+    rows = grouped(page.data.requests(engine, window, limit=LIMIT, order=order))
     st.session_state["held-rows"] = (key, window.end_ns, rows)
     return Held(rows, None)
 
@@ -137,6 +149,9 @@ def column_config() -> dict[str, ColumnConfig]:
         name: st.column_config.NumberColumn(format="localized", help=HELP.get(name))
         for name in COUNTS
     }
+    for name in ("Sample of", "Waits behind"):
+        config[name] = st.column_config.NumberColumn(format="%d")
+    config["In server"] = st.column_config.NumberColumn(format="%.4f s")
     config["Preempted for"] = st.column_config.Column(help=HELP["Preempted for"])
     return config
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from agent.head_of_line import HeadOfLine
 from agent.read_models import (
     EngineRow,
     GapRow,
@@ -22,6 +23,7 @@ from agent.read_models import (
     RunState,
     Series,
     TelemetryHealth,
+    TenantRow,
 )
 from tests.dashboard.factories_rows import block_map_with_all_states, engine_row, request_row
 
@@ -44,6 +46,9 @@ class FakeReads:
     tenant: str = "search"
     measured: bool = True
     request_states: tuple[RequestState, ...] = tuple(RequestState)
+    shares: bool = True
+    num_tenants: int = 4
+    held_up: bool = False
 
     def engines(self) -> list[EngineRow]:
         rows = []
@@ -102,7 +107,23 @@ class FakeReads:
             "finished": np.floor(busy * 5 * tier),
             "active_block_ns": active * SECOND * tier,
             "events_stored": np.floor(busy * 900 * tier),
+            "prefill_tokens": np.floor(busy * 900 * tier),
         }
+        if self.shares:
+            known |= {
+                "logical_blocks": np.floor(active * (1.3 + 0.2 * wave)),
+                "prefix_hit_tokens": np.floor(wave * 400 * tier),
+                "prefix_queried_tokens": np.floor(busy * 1300 * tier),
+                "resume_hit_tokens": np.floor((noise > 0.97) * 480.0),
+                "tokens_lost": np.floor((noise > 0.97) * 700.0),
+                "copied": np.floor(noise * 3 * tier),
+                "forked": np.floor(noise * 2 * tier),
+                "swapped_out": np.floor((noise > 0.95) * 22.0),
+                "swapped_in": np.floor((noise < 0.05) * 22.0),
+                "outlived_block_ns": active * SECOND * tier * 0.06,
+            }
+        else:
+            known["logical_blocks"] = active
         zeros = np.zeros(len(t_ns))
         return Series(t_ns, {name: known.get(name, zeros) for name in metrics}, tier)
 
@@ -125,12 +146,52 @@ class FakeReads:
     def labelled(self, run_key, family, start_ns, end_ns, max_points=2000) -> LabelledSeries:
         t_ns, tier = self.grid(start_ns, end_ns, max_points)
         seconds = t_ns / SECOND
+        if family.startswith("tenant"):
+            shares = {
+                name: np.floor((40 + 30 * np.sin(seconds / 47 + number)) * 3.0 / (number + 1))
+                for number, name in enumerate(self.tenant_names())
+            }
+            return LabelledSeries(t_ns, shares, tier)
         values = {
             "queue_full": np.floor(np.abs(np.sin(seconds * 1.7)) * 1.3) * tier,
             "context_too_long": (np.sin(seconds * 0.9) > 0.96) * float(tier),
             "exceeds_pool": (np.sin(seconds * 0.37) > 0.985) * float(tier),
         }
         return LabelledSeries(t_ns, values, tier)
+
+    def tenant_names(self) -> list[str]:
+        names = (self.tenant, "chat", "batch", "", *(f"tenant-{n}" for n in range(4, 20)))
+        return list(names[: self.num_tenants])
+
+    def tenants(self, run_key, start_ns, end_ns) -> list[TenantRow]:
+        if not self.measured:
+            return []
+        return [
+            TenantRow(
+                tenant=name,
+                num_sequences=60,
+                num_requests=55,
+                num_rejected=3 * number,
+                num_at_quota=2 if number == 2 else 0,
+                held_blocks=160 // (number + 1),
+                prompt_tokens=81_000 // (number + 1),
+                output_tokens=9_000 // (number + 1),
+                block_seconds=42_000.5 / (number + 1),
+                preemptions=number,
+                prefix_hit_tokens=12_000,
+                wait_pool_ns=41 * SECOND,
+                wait_scheduler_ns=3 * SECOND,
+                wait_quota_ns=17 * SECOND if number == 2 else 0,
+                wait_transfer_ns=0,
+                wait_after_preempt_ns=2 * SECOND,
+            )
+            for number, name in enumerate(self.tenant_names())
+        ]
+
+    def head_of_line(self, run_key) -> HeadOfLine | None:
+        if not self.held_up:
+            return None
+        return HeadOfLine(131, 300, 44, 5, 3, 38, 9 * SECOND, 31 * SECOND)
 
     def block_map(self, run_key, at_ns=None):
         at = at_ns or self.now_ns

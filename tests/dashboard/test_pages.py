@@ -116,7 +116,10 @@ def test_several_engines_are_listed_worst_first(app):
 def test_the_overview_names_a_leak_before_anything_else(app):
     page = app(FakeReads(num_leaks=3))
 
-    assert "<b>3 blocks are still active after their owner ended</b>" in texts(page)
+    assert (
+        "<b>3 blocks are still active after their owner ended: references never released</b>"
+        in texts(page)
+    )
 
 
 def test_a_missing_price_is_an_empty_tile_with_its_reason(app):
@@ -168,3 +171,44 @@ def test_the_table_s_filter_keeps_only_what_it_says(app):
     box.set_value("preempted").run()
 
     assert set(page.dataframe[0].value["Preempted"]) == {1}
+
+
+def test_the_sharing_page_says_what_was_saved_and_what_it_cost(app):
+    said = texts(app(FakeReads(), "sharing"))
+
+    assert "Sharing pays:" in said
+    assert "prompt tokens" in said
+    assert "were copied on a write" in said
+    assert "Found again on resume" in said
+
+
+def test_the_sharing_page_of_an_engine_that_shares_nothing_says_so(app):
+    said = texts(app(FakeReads(shares=False), "sharing"))
+
+    assert "Nothing was shared in this window" in said
+    assert "Nothing was copied or swapped in this window." in said
+    assert "no new prompt was looked up in this window" in said
+
+
+def test_the_tenants_page_names_who_uses_most_and_who_is_at_its_quota(app):
+    page = app(FakeReads(), "tenants")
+
+    said = texts(page)
+    assert "4 tenants; search used most: 48 % of the block-seconds" in said
+    assert "batch: 2 wait for its quota (17.0 s)" in said
+    table = page.dataframe[0].value
+    assert table["Tenant"].tolist() == ["search", "chat", "batch", "no tenant"]
+    assert table["Rejected"].tolist() == [0, 3, 6, 9]
+
+
+def test_a_tenants_page_without_requests_says_so(app):
+    said = texts(app(FakeReads(measured=False), "tenants"))
+
+    assert "No request was alive in this window" in said
+    assert "No tenant held a block in this window." in said
+
+
+def test_the_requests_page_names_who_holds_the_line_up(app):
+    page = app(FakeReads(held_up=True), "requests")
+
+    assert "Sequence 131 is at the head of the line" in page.warning[0].value

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from agent.head_of_line import HeadOfLine
 from agent.read_models import RunState
 from dashboard.frames.status import Facts, Tone, status_of
 from tests.dashboard.factories_rows import engine_row
@@ -50,7 +51,9 @@ def test_a_leak_comes_before_the_waits_it_causes():
         facts(engine_row(NOW, waiting=3), waits_by_class={"pool": 9.0}, leaked_blocks=2)
     )
 
-    assert status.headline == "2 blocks are still active after their owner ended"
+    assert status.headline == (
+        "2 blocks are still active after their owner ended: references never released"
+    )
     assert any("Requests wait for blocks" in line for line in status.details)
 
 
@@ -99,3 +102,18 @@ def test_an_engine_of_which_nothing_is_known_is_not_called_healthy():
 
     assert status.headline == "Nothing measured yet"
     assert status.tone is Tone.UNKNOWN
+
+
+def test_the_head_of_the_line_is_named_beside_the_waits():
+    head = HeadOfLine(131, 300, 44, 5, 3, 38, 9 * 10**9, 31 * 10**9)
+
+    status = status_of(
+        facts(engine_row(NOW, waiting=6), waits_by_class={"pool": 9.0}, head_of_line=head)
+    )
+
+    assert status.headline.startswith("Requests wait for blocks: 6 waiting")
+    assert (
+        "Sequence 131 is at the head of the line: it needs 300 blocks and 44 are free or"
+        " reclaimable. 5 sequences wait behind it, with 38 blocks of runnable work; 31.0 s of their"
+        " waiting is booked to it" in status.details
+    )
