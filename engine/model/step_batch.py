@@ -12,11 +12,13 @@ begin at the first block that is seen: what lies behind the window, freed or not
 
 from collections.abc import Sequence as Run
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
+
+Integers = np.ndarray[tuple[int], np.dtype[np.int64]]
 
 
 class HasBlockIds(Protocol):
@@ -114,14 +116,13 @@ class StepBatch:
         return len(self.token_ids)
 
 
-@dataclass(frozen=True, slots=True)
-class _Span:
-    """One sequence's rows [start, end): tokens [first, first + end - start) of sequence `index`.
+class _Span(NamedTuple):
+    """One sequence's rows [start, end): its tokens [first, first + end - start).
 
     They see `num_blocks` blocks of its table, from `first_block` on.
     """
 
-    index: int
+    plan_idx: int
     start: int
     end: int
     first: int
@@ -153,8 +154,7 @@ def pack_step(
         num_blocks = -(-(first + num_new) // block_size) - first_block
         spans.append(_Span(index, start, start + num_new, first, first_block, num_blocks))
     grouped = _group_decodes(spans)
-    chunks = spans[sum(len(group) for group in grouped) :]
-    return _Packer(sequences, spans, block_size, window).pack(grouped, chunks, device)
+    return _Packer(sequences, spans, block_size, window).pack(grouped, device)
 
 
 def _group_key(sequence: RunnableSequence, num_new: int, block_size: int) -> tuple[bool, int]:
@@ -192,19 +192,19 @@ class _Packer:
     ) -> None:
         self._sequences, self._spans = sequences, spans
         self._block_size, self._window = block_size, window
-        self._tables = {span.index: self._table(span) for span in spans}
+        self._tables = {span.plan_idx: self._table(span) for span in spans}
 
-    def pack(
-        self, groups: list[list[_Span]], chunks: list[_Span], device: torch.device
-    ) -> StepBatch:
+    def pack(self, groups: list[list[_Span]], device: torch.device) -> StepBatch:
         sampled = [span for span in self._spans if self._reaches_end(span)]
+        num_decodes = sum(len(group) for group in groups)
+        decodes, chunks = self._spans[:num_decodes], self._spans[num_decodes:]
         parts = [
-            np.concatenate([self._tokens(span) for span in self._spans]),
-            np.concatenate([self._positions(span) for span in self._spans]),
-            np.concatenate([self._slots(span) for span in self._spans]),
+            np.concatenate([self._tokens_of(decodes), *map(self._tokens, chunks)]),
+            np.concatenate([_positions_of(decodes), *map(_positions, chunks)]),
+            np.concatenate([self._slots_of(decodes), *map(self._slots, chunks)]),
             np.array([span.end - 1 for span in sampled], np.int64),
             *(self._padded_tables(group) for group in groups),
-            *(self._tables[span.index] for span in chunks if span.first),
+            *(self._tables[span.plan_idx] for span in chunks if span.first),
         ]
         packed = torch.from_numpy(np.concatenate(parts)).to(device)
         views = torch.split(packed, [len(part) for part in parts])
@@ -216,7 +216,7 @@ class _Packer:
             positions=positions,
             slots=slots,
             sampled_rows=rows,
-            sampled=[span.index for span in sampled],
+            sampled=[span.plan_idx for span in sampled],
             window=self._window,
             groups=[
                 self._group(group, table, positions)
@@ -228,32 +228,40 @@ class _Packer:
             ],
         )
 
-    def _table(self, span: _Span) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    def _table(self, span: _Span) -> Integers:
         end = span.first_block + span.num_blocks
-        block_ids = self._sequences[span.index].block_table.block_ids[span.first_block : end]
+        block_ids = self._sequences[span.plan_idx].block_table.block_ids[span.first_block : end]
         table = np.array(block_ids, np.int64)
         # A null entry (-1) lies behind every row's window; block 0 stands in, and is masked.
         return table if self._window is None else np.maximum(table, 0)
 
     def _reaches_end(self, span: _Span) -> bool:
-        return span.first + span.end - span.start == self._sequences[span.index].num_tokens
+        return span.first + span.end - span.start == self._sequences[span.plan_idx].num_tokens
 
-    def _tokens(self, span: _Span) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-        token_ids = self._sequences[span.index].token_ids
+    def _tokens_of(self, decodes: list[_Span]) -> Integers:
+        token_ids = [self._sequences[span.plan_idx].token_ids[span.first] for span in decodes]
+        return np.array(token_ids, np.int64)
+
+    def _slots_of(self, decodes: list[_Span]) -> Integers:
+        # The one token of a decode stands in the last block of its table.
+        last_blocks = [self._tables[span.plan_idx][-1] for span in decodes]
+        slots = np.array(last_blocks, np.int64) * self._block_size
+        slots += _positions_of(decodes) % self._block_size
+        return slots
+
+    def _tokens(self, span: _Span) -> Integers:
+        token_ids = self._sequences[span.plan_idx].token_ids
         return np.array(token_ids[span.first : span.first + span.end - span.start], np.int64)
 
-    def _positions(self, span: _Span) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-        return np.arange(span.first, span.first + span.end - span.start, dtype=np.int64)
-
-    def _slots(self, span: _Span) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-        positions = self._positions(span)
-        blocks = self._tables[span.index][positions // self._block_size - span.first_block]
+    def _slots(self, span: _Span) -> Integers:
+        positions = _positions(span)
+        blocks = self._tables[span.plan_idx][positions // self._block_size - span.first_block]
         return np.asarray(blocks * self._block_size + positions % self._block_size)
 
-    def _padded_tables(self, group: list[_Span]) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    def _padded_tables(self, group: list[_Span]) -> Integers:
         padded = np.empty((len(group), _width(group)), np.int64)
         for row, span in enumerate(group):
-            table = self._tables[span.index]
+            table = self._tables[span.plan_idx]
             padded[row, : span.num_blocks] = table
             padded[row, span.num_blocks :] = table[0]
         return padded.reshape(-1)
@@ -281,6 +289,14 @@ class _Packer:
         return PrefillChunk(
             span.start, span.end, span.first, table, mask, first_slot=span.first - left_out
         )
+
+
+def _positions_of(decodes: list[_Span]) -> Integers:
+    return np.array([span.first for span in decodes], np.int64)
+
+
+def _positions(span: _Span) -> Integers:
+    return np.arange(span.first, span.first + span.end - span.start, dtype=np.int64)
 
 
 def _width(group: list[_Span]) -> int:
