@@ -135,6 +135,8 @@ class BlockPool(PoolState):
         Blocks are gone through one by one only if there is a duplicate, or one with a hash, among
         them.
         """
+        if len(ids) == 1:
+            return self._cache_one(owner, ids, hashes, tenant)
         block_of, hash_of = self._block_of, self._hash_of
         fresh = dict(zip(hashes, ids, strict=True))
         if (
@@ -158,6 +160,20 @@ class BlockPool(PoolState):
         if self.watchers:
             self._touch(fresh)
         return len(kept)
+
+    def _cache_one(self, owner: int, ids: list[int], hashes: list[int], tenant: int) -> int:
+        """Keep one block, as each sequence asks once per block that it fills with output."""
+        (block_id,), (content_hash,) = ids, hashes
+        if content_hash in self._block_of or self._hash_of[block_id]:
+            return 0
+        if self._recorder is not None:
+            self._recorder.cache(owner, ids, hashes, tenant)
+        self.num_kept += 1
+        self._block_of[content_hash] = block_id
+        self._hash_of[block_id] = content_hash
+        if self.watchers:
+            self._touch(hashes)
+        return 1
 
     def clear_cached(self) -> int:
         """Forget the content of every cached block; return how many became free."""

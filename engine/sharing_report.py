@@ -4,7 +4,7 @@ Gains: tokens that were found instead of computed, and blocks that several seque
 instead of storing each their own. Costs: naming and looking up contents, copies when a shared block
 is written, and blocks that stay in use after the sequence that made them active gave them up.
 
-Times of the index are wall time, estimated from every 64th call (`lookup_meter`); all others are
+Times of the index are CPU time, estimated from every 64th call (`lookup_meter`); all others are
 engine time, which a simulated engine's clock makes up.
 """
 
