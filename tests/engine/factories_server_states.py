@@ -12,7 +12,7 @@ from tests.waiting import wait_until
 
 HOST_FLAG = 0x80
 LONG = {"prompt": [1] * 40, "max_tokens": 400, "stream": True}
-BASE = ("--simulated", "--step-ms", "10", "--num-blocks", "64")
+BASE = ("--simulated", "--step-ms", "20", "--num-blocks", "64")
 PRESSING = {
     "prompt": [1] * 300,
     "max_tokens": 300,

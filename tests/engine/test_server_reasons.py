@@ -15,7 +15,7 @@ from tests.engine.factories_server import Pending, RunningServer, running_server
 from tests.engine.factories_server_journal import Recorded
 from tests.waiting import wait_until
 
-BASE = ("--simulated", "--step-ms", "10", "--num-blocks", "16", "--max-context", "1024")
+BASE = ("--simulated", "--step-ms", "40", "--num-blocks", "16", "--max-context", "1024")
 LONG = {"prompt": [1] * 100, "max_tokens": 150}  # 7 blocks, growing to all 16
 
 
