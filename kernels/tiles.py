@@ -55,6 +55,9 @@ def prefill_tiles(cache: Tensor, *, num_shared: int) -> PrefillTiles:
         least_rows *= 2
     if not cache.is_cuda:
         return PrefillTiles(rows=least_rows, tokens=MIN_TOKENS)
+    if cache.dtype.itemsize == 4:
+        # fp32 is multiplied without tensor cores, out of registers: a large tile spills.
+        return PrefillTiles(rows=max(least_rows, 32), tokens=32)
     return PrefillTiles(rows=max(least_rows, 64), tokens=64 if cache.shape[3] <= 128 else 32)
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
-TEST_SECONDS = 260
-BENCH_SECONDS = 200
+TEST_SECONDS = 300
+BENCH_SECONDS = 160
 EXIT_GOOD, EXIT_BAD, EXIT_UNREACHABLE = 0, 1, 3
 TIMED_OUT = 124
 TESTS = [

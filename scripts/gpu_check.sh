@@ -4,7 +4,7 @@
 #   scripts/gpu_check.sh [FOLDER]     JSON and logs go to FOLDER (default: out/gpu_check)
 #
 # Works from a checkout, with its .venv or else with PYTHON or python3. Takes at most 8 minutes:
-# 260 s for the tests, 200 s for the bench. Exit 0: all good; 1: a test failed, a kernel is wrong
+# 300 s for the tests, 160 s for the bench. Exit 0: all good; 1: a test failed, a kernel is wrong
 # or a part ran out of time; 3: no GPU here, nothing was run.
 set -u
 
