@@ -104,8 +104,10 @@ def read_tenants(connection: Connection, run_key: int, window: Window) -> list[T
 
 
 def _plain(value: Any) -> Any:
-    # Postgres sums integers to its exact decimals.
-    return value if value is None or isinstance(value, str | float) else int(value)
+    # Postgres sums integers to its exact decimals; floats add up in an order of the database's.
+    if isinstance(value, float):
+        return round(value, 6)
+    return value if value is None or isinstance(value, str) else int(value)
 
 
 def _block_size(connection: Connection, run_key: int) -> int | None:

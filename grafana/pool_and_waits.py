@@ -6,7 +6,14 @@ from grafana_foundation_sdk.builders import dashboard
 from grafana_foundation_sdk.models import dashboard as models
 
 from agent import metrics
-from grafana import now_panels, pool_panels, queries, telemetry_panels, wait_panels
+from grafana import (
+    now_panels,
+    pool_panels,
+    queries,
+    sharing_panels,
+    telemetry_panels,
+    wait_panels,
+)
 from grafana.panel_defaults import DATASOURCE, query
 
 UID: Final = "kvpulse-pool-and-waits"
@@ -59,6 +66,11 @@ def _with_panels(board: dashboard.Dashboard) -> dashboard.Dashboard:
             pool_panels.preemptions(),
             pool_panels.recomputed_tokens(),
             pool_panels.prefix_hit_ratio(),
+        ),
+        "Sharing and giving way": (
+            sharing_panels.copies_and_swaps(),
+            sharing_panels.lost_and_found_tokens(),
+            sharing_panels.head_of_line(),
         ),
         "Telemetry health": (
             telemetry_panels.stored_and_lost_events(),

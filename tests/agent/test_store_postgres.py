@@ -72,6 +72,8 @@ def answers(reads: Reads, engine: EngineRow) -> list[object]:
         reads.gaps(key),
         reads.leaks(key),
         reads.runs(engine.engine),
+        [reads.usage(key), reads.leak_report(key), reads.head_of_line(key)],
+        reads.tenants(key, start, end),
     ]
 
 
