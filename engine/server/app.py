@@ -26,6 +26,7 @@ def build_app(api: OpenAiApi, engine: EngineThread, *, allowed_hosts: Collection
             Route("/v1/chat/completions", api.chat_completions, methods=["POST"]),
             Route("/health", service.health),
             Route("/debug/accounts", service.accounts),
+            Route("/debug/sharing", service.sharing),
         ],
         middleware=[Middleware(HostGuard, allowed=allowed_hosts)],
         exception_handlers={
@@ -52,6 +53,10 @@ class ServicePages:
     async def accounts(self, request: Request) -> Response:
         """Answer the engine's own accounts, taken between two steps."""
         return JSONResponse(await self._engine.accounts())
+
+    async def sharing(self, request: Request) -> Response:
+        """Answer the engine's sharing report, taken between two steps."""
+        return JSONResponse(await self._engine.sharing())
 
 
 async def _api_error(request: Request, error: Exception) -> Response:

@@ -137,6 +137,10 @@ class EngineThread:
 
         return await self.ask(question)
 
+    async def sharing(self) -> dict[str, object]:
+        """Return what sharing blocks gave so far, and what it cost."""
+        return await self.ask(lambda: self._engine.sharing_report().as_json())
+
     async def close(self, *, drain_seconds: float) -> None:
         """Refuse what comes, let live sequences end for a while, cancel the rest, stop."""
         with contextlib.suppress(EngineStoppedError):  # it may fail, or have failed, by itself

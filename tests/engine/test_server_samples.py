@@ -155,3 +155,19 @@ def test_every_sequence_of_an_answer_is_named(server):
     owners = [int(number) for number in answer.headers["x-kvpulse-owner"].split(",")]
     assert len(set(owners)) == 3
     assert owners == sorted(owners)
+
+
+def test_the_sharing_report_tells_what_a_shared_prompt_saved_and_cost(server, client):
+    def report() -> dict[str, int]:
+        return httpx.get(f"{server.url}/debug/sharing").json()
+
+    prompt = [77] * 18
+    client.completions.create(model="simulated", prompt=prompt, max_tokens=1)
+    before = report()
+
+    client.completions.create(model="simulated", prompt=prompt, n=2, max_tokens=2)
+
+    after = report()
+    assert after["tokens_not_recomputed"] - before["tokens_not_recomputed"] == 16
+    assert after["tokens_queried"] - before["tokens_queried"] == 18
+    assert after["blocks_copied"] - before["blocks_copied"] == 1
