@@ -25,6 +25,7 @@ class Tally:
         "configs",
         "defines",
         "finished",
+        "finished_forks",
         "first_tokens",
         "forks",
         "heartbeats",
@@ -57,6 +58,7 @@ class Tally:
         self.steps = 0
         self.waits = 0
         self.finished: dict[FinishReason, int] = {}
+        self.finished_forks: dict[FinishReason, int] = {}  # those of them that split off another
         self.rejected: dict[RejectReason, int] = {}
 
     def acts(self) -> dict[Kind, int]:
@@ -115,13 +117,16 @@ class Accounts:
     Attributes:
         acts: Events per kind that the acts amount to: blocks for block kinds, 1 for all others.
         requests: Requests that arrived, refused ones included.
-        finished_by_reason: Ends by reason, "rejected" among them.
+        finished_by_reason: Ends of sequences by reason, "rejected" among them.
+        forks_finished_by_reason: Those among them of further samples and beams; without them the
+            ends are as many as the requests.
         seconds_with_pool_wait: Engine seconds in which a sequence waited for blocks.
     """
 
     acts: Mapping[Kind, int]
     requests: int = 0
     finished_by_reason: Mapping[str, int] = field(default_factory=dict)
+    forks_finished_by_reason: Mapping[str, int] = field(default_factory=dict)
     rejected_by_reason: Mapping[str, int] = field(default_factory=dict)
     preemptions: int = 0
     prefix_hit_tokens: int = 0
@@ -147,6 +152,7 @@ class Accounts:
             "per_kind": per_kind,
             "requests": self.requests,
             "finished_by_reason": dict(self.finished_by_reason),
+            "forks_finished_by_reason": dict(self.forks_finished_by_reason),
             "rejected_by_reason": dict(self.rejected_by_reason),
             "preemptions": self.preemptions,
             "prefix_hit_tokens": self.prefix_hit_tokens,

@@ -32,12 +32,14 @@ class Books:
         tally = self._scheduler.tally
         rejected = {reason.name.lower(): n for reason, n in tally.rejected.items()}
         finished = {reason.name.lower(): n for reason, n in tally.finished.items()}
+        forks = {reason.name.lower(): n for reason, n in tally.finished_forks.items()}
         if rejected:
             finished["rejected"] = sum(rejected.values())
         return Accounts(
             acts=self._acts(),
             requests=tally.arrivals,
             finished_by_reason=finished,
+            forks_finished_by_reason=forks,
             rejected_by_reason=rejected,
             preemptions=tally.preempts,
             prefix_hit_tokens=tally.prefix_hit_tokens,

@@ -85,6 +85,9 @@ class Statements:
             )
         finished = self.tally.finished
         finished[reason] = finished.get(reason, 0) + 1
+        if seq.parent_id:
+            forked = self.tally.finished_forks
+            forked[reason] = forked.get(reason, 0) + 1
 
     def reject(
         self, seq_id: int, reason: RejectReason, *, needed: int, limit: int, tenant: int

@@ -93,7 +93,8 @@ class Load:
 
     async def _report(self) -> None:
         patience = self._prompts.patience_tokens() if self._prompts.leaves_early() else None
-        await self._read_stream("/v1/completions", self._prompts.report(), REPORT_TENANT, patience)
+        body = {**self._prompts.report(), "service_tier": "flex"}  # the batch tier
+        await self._read_stream("/v1/completions", body, REPORT_TENANT, patience)
 
     async def _misfits(self) -> None:
         await self._ask("/v1/completions", self._prompts.over_long(), REPORT_TENANT)

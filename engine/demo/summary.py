@@ -13,7 +13,8 @@ class DemoSummary:
         events_emitted: Counted by pool and scheduler, not by whoever records them; None, like
             what else only they know, of an engine that was killed.
         per_kind: For each kind of event: emitted, stored, lost.
-        requests: Requests that arrived; the sum of `finished_by_reason`.
+        requests: Requests that arrived; the sum of `finished_by_reason`, where a request with
+            several answers ends as its first one does.
         ledger_balanced: Every audit agreed, and emitted = stored + lost for each kind.
         leaked_blocks: Each with the owner that ended without giving it back.
         refused_frees: Blocks that were freed although nobody held them.
@@ -107,7 +108,7 @@ def summarize(
         events_lost=stored["lost"],
         per_kind=per_kind,
         requests=accounts["requests"],
-        finished_by_reason=accounts["finished_by_reason"],
+        finished_by_reason=_ends_of_requests(accounts),
         rejected_by_reason=accounts["rejected_by_reason"],
         preemptions=accounts["preemptions"],
         prefix_hit_tokens=accounts["prefix_hit_tokens"],
@@ -146,6 +147,16 @@ def in_words(summary: DemoSummary) -> list[str]:
         lines.append(f"DOUBLE FREE: the pool refused {summary.refused_frees} frees of blocks")
     lines += [f"made to go wrong: {fault}" for fault in summary.injected]
     return lines
+
+
+def _ends_of_requests(accounts: Mapping[str, Any]) -> dict[str, int]:
+    """Return the ends of sequences by reason without those of further samples."""
+    forks = accounts.get("forks_finished_by_reason", {})
+    ends = {
+        reason: count - forks.get(reason, 0)
+        for reason, count in accounts["finished_by_reason"].items()
+    }
+    return {reason: count for reason, count in ends.items() if count}
 
 
 def _adds_up(count: Mapping[str, int | None]) -> bool:

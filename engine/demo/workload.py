@@ -27,6 +27,8 @@ _WORDS: Final = (
     "question", "railway", "summer", "table", "under", "village", "weather", "yellow", "bottle",
 )  # fmt: skip
 
+CHAT_PRIORITY: Final = -1  # somebody sits and waits for it
+
 Body = dict[str, object]
 
 
@@ -111,11 +113,15 @@ class Prompts:
             {"role": "system", "content": SYSTEM_PROMPT},
             {"role": "user", "content": self._random.choice(_QUESTIONS)},
         ]
-        return {"messages": messages, "max_tokens": self._random.randint(16, 48)}
+        most = self._random.randint(16, 48)
+        return {"messages": messages, "max_tokens": most, "priority": CHAT_PRIORITY}
 
     def search(self) -> Body:
-        """A few words in, a few words out."""
-        return {"prompt": self._words(6, 16), "max_tokens": self._random.randint(4, 12)}
+        """A few words in, a few words out; some want two answers to choose from."""
+        body: Body = {"prompt": self._words(6, 16), "max_tokens": self._random.randint(4, 12)}
+        if self._random.random() < 0.25:
+            body |= {"n": 2, "temperature": 0.8}
+        return body
 
     def report(self) -> Body:
         """A long text to be continued at length."""

@@ -11,7 +11,8 @@ from engine.errors import ConfigError
 from engine.faults.protocol import NoFaults
 from engine.faults.setup import FaultSetup
 
-QUIET_SECONDS: Final = 1.0  # of wall time, after each line that a fault says
+FIRST_QUIET_SECONDS: Final = 1.0  # of wall time, after the first line of an act
+MOST_QUIET_SECONDS: Final = 60.0  # each pause is twice the one before, up to this
 
 _log = logging.getLogger("kvpulse.faults")
 
@@ -62,6 +63,7 @@ class Fault(NoFaults):
             self.ends_ns = self.began_ns + int(parameters.for_seconds * 1e9)
         self._now_seconds = now_seconds
         self._quiet_until = 0.0
+        self._quiet_seconds = FIRST_QUIET_SECONDS
         self._num_unsaid = 0
         _log.warning("FAULT %s is on: %s", name, _in_words(parameters))
 
@@ -72,7 +74,7 @@ class Fault(NoFaults):
         return self.began_ns <= now_ns and (self.ends_ns is None or now_ns < self.ends_ns)
 
     def state(self, words: str, **facts: object) -> None:
-        """Say what was just done, at most once a second, and write down the truth of it."""
+        """Say what was just done, rarer the longer it goes on, and write down the truth of it."""
         if self.setup.truth is not None:
             now = {"t_ns": self.setup.clock.now_ns(), "wall_ns": self.setup.wall_clock()}
             self.setup.truth.add({"fault": self.name, **now, **facts})
@@ -82,7 +84,8 @@ class Fault(NoFaults):
             return
         more = f" (and {self._num_unsaid} acts before that were not said)" * (self._num_unsaid > 0)
         _log.warning("FAULT %s: %s%s", self.name, words, more)
-        self._quiet_until = now_seconds + QUIET_SECONDS
+        self._quiet_until = now_seconds + self._quiet_seconds
+        self._quiet_seconds = min(2 * self._quiet_seconds, MOST_QUIET_SECONDS)
         self._num_unsaid = 0
 
 

@@ -21,12 +21,12 @@ class HogTenantParameters(FaultParameters):
     Attributes:
         tenant: Its alias.
         every_seconds: Engine time between two of its requests.
-        prompt_tokens: Of each; 0: an eighth of the pool, at most half a context.
+        prompt_tokens: Of each; 0: a sixteenth of the pool, at most half a context.
         max_tokens: Of each answer; 0: half of that.
     """
 
     tenant: str = "hog"
-    every_seconds: float = 0.5
+    every_seconds: float = 1.0
     prompt_tokens: int = 0
     max_tokens: int = 0
 
@@ -52,7 +52,7 @@ class HogTenant(Fault):
         """Learn how long a request may be, and of which tokens; change nothing."""
         description, config = runner.describe(), self.setup.config
         context = min(config.max_context or description.max_context, description.max_context)
-        share = min(context // 2, config.total_blocks * config.block_size // 8)
+        share = min(context // 2, config.total_blocks * config.block_size // 16)
         self._num_prompt_tokens = self._parameters.prompt_tokens or max(1, share)
         self._num_output_tokens = self._parameters.max_tokens or max(1, share // 2)
         self._vocab_size = description.vocab_size

@@ -103,6 +103,15 @@ def test_lost_events_failed_audits_and_leaks_are_faults():
     ]
 
 
+def test_a_request_with_two_answers_ends_once():
+    ends = {"finished_by_reason": {"length": 3, "rejected": 1, "stop": 1}, "requests": 3}
+    forks = {"forks_finished_by_reason": {"length": 1, "stop": 1}}
+
+    summary = summarize({**ACCOUNTS, **ends, **forks}, STORED)
+
+    assert summary.finished_by_reason == {"length": 2, "rejected": 1}
+
+
 def test_blocks_freed_twice_are_a_fault():
     summary = summarize(ACCOUNTS, {**STORED, "refused_frees": 3})
 

@@ -128,7 +128,7 @@ def test_parameters_are_read_as_their_types():
     assert (parameters.prompt_tokens, parameters.max_tokens, parameters.seed) == (64, 0, 9)
 
 
-def test_a_fault_says_that_it_is_on_and_then_at_most_one_line_a_second(caplog):
+def test_a_fault_says_that_it_is_on_and_then_ever_rarer_what_it_does(caplog):
     seconds = [100.0]
     fault = Fault("leak_slow", make_setup(), FaultParameters(), now_seconds=lambda: seconds[0])
     with caplog.at_level(logging.WARNING):
@@ -136,11 +136,16 @@ def test_a_fault_says_that_it_is_on_and_then_at_most_one_line_a_second(caplog):
             fault.state(f"act {act}")
         seconds[0] += 1.5
         fault.state("act 5")
+        seconds[0] += 1.5
+        fault.state("act 6")
+        seconds[0] += 1.0
+        fault.state("act 7")
 
     assert caplog.messages == [
         "FAULT leak_slow is on: after_seconds=0.0, for_seconds=0.0, seed=0",
         "FAULT leak_slow: act 0",
         "FAULT leak_slow: act 5 (and 4 acts before that were not said)",
+        "FAULT leak_slow: act 7 (and 1 acts before that were not said)",
     ]
 
 
