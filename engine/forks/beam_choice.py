@@ -39,12 +39,23 @@ def choose(
         totals: Sum of the log-probabilities of each beam.
         candidates: Of each beam, twice `width` of them, best first.
     """
-    extensions = [
-        Extension(totals[parent] + logprob, parent, token_id, logprob)
+    # Plain tuples, best first; equals stand in order of their beams.
+    ranked = sorted(
+        (-totals[parent] - logprob, parent, place)
         for parent, row in enumerate(candidates)
-        for token_id, logprob in row
-    ]
-    extensions.sort(key=lambda extension: -extension.total)  # stable: beams in order, best first
-    going_on = [e for e in extensions if e.token_id not in stop_ids][:width]
-    eligible = extensions[:width] if len(going_on) == width else extensions
-    return BeamChoice(going_on, [e for e in eligible if e.token_id in stop_ids])
+        for place, (_, logprob) in enumerate(row)
+    )
+    going_on: list[Extension] = []
+    ended: list[Extension] = []
+    num_eligible = 0
+    for rank, (cost, parent, place) in enumerate(ranked):
+        token_id, logprob = candidates[parent][place]
+        extension = Extension(-cost, parent, token_id, logprob)
+        if token_id in stop_ids:
+            ended.append(extension)
+            num_eligible += rank < width
+            continue
+        going_on.append(extension)
+        if len(going_on) == width:
+            return BeamChoice(going_on, ended[:num_eligible])
+    return BeamChoice(going_on, ended)

@@ -48,9 +48,8 @@ def _candidates(seq: Sequence) -> list[Candidate]:
     elif word % _ENDS_ONE_IN == 0:
         token_ids[word // _ENDS_ONE_IN % count] = SIMULATED_EOS
     logprob, candidates = 0.0, []
-    for token_id in token_ids:
-        word = mix(word)
-        logprob -= (1 + word % 1024) / 1024
+    for rank, token_id in enumerate(token_ids):
+        logprob -= (1 + (word >> 3 * rank % 48) % 1024) / 1024
         candidates.append(Candidate(token_id, logprob))
     return candidates
 
