@@ -32,15 +32,22 @@ def nothing_is_left(server) -> Iterator[None]:
 
 
 def test_n_samples_share_their_prompt_and_copy_what_they_write(server, client):
-    before = server.accounts()["per_kind"]
+    before = Counter(server.accounts()["per_kind"])
 
-    reply = client.completions.create(model="simulated", prompt=[7] * 10, n=4, max_tokens=1)
+    reply = client.completions.create(
+        model="simulated", prompt=list(range(100, 110)), n=4, max_tokens=2
+    )
 
     assert [choice.index for choice in reply.choices] == [0, 1, 2, 3]
-    assert {choice.text for choice in reply.choices} == {" block"}
-    assert (reply.usage.prompt_tokens, reply.usage.completion_tokens) == (10, 4)
-    after = server.accounts()["per_kind"]
-    assert after["fork"] - before.get("fork", 0) == 3
+    assert {choice.text for choice in reply.choices} == {" block pool"}
+    assert (reply.usage.prompt_tokens, reply.usage.completion_tokens) == (10, 8)
+    acts = Counter(server.accounts()["per_kind"])
+    acts.subtract(before)
+    # Blocks of 4: three hold the prompt, three samples refer to each of them as well; then the
+    # last block is written by all four, the last of whom writes in place.
+    assert (acts["fork"], acts["share"], acts["copy_on_write"]) == (3, 9, 3)
+    assert acts["allocate"] == 6
+    assert acts["free"] == 15
 
 
 def test_prompts_times_samples_are_numbered_prompt_by_prompt(client):
