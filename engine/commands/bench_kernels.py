@@ -4,11 +4,13 @@ import argparse
 import json
 import os
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from kernels.bench.kernel_case import KernelFigures
+    import torch
+
+    from kernels.bench.kernel_case import KernelFigures, Timer
     from kernels.bench.suite import SuiteSizes
 
 EXIT_GOOD: Final = 0
@@ -35,7 +37,7 @@ def main(argv: list[str]) -> int:
         print(f"bench kernels: {reason}", file=sys.stderr)
         return EXIT_UNREACHABLE
     try:
-        report = measure(sizes, repeats=options.repeat, with_sweep=options.sweep)
+        report = measure(sizes, first_gpu(repeats=options.repeat), with_sweep=options.sweep)
     except WrongResultError as error:
         print(f"bench kernels: {error}", file=sys.stderr)
         return EXIT_BAD
@@ -72,8 +74,40 @@ def missing_memory(sizes: "SuiteSizes") -> str | None:
     )
 
 
-def measure(sizes: "SuiteSizes", *, repeats: int, with_sweep: bool) -> dict[str, Any]:
-    """Measure everything on device 0.
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """What the kernels run on, how calls are timed there, and how fast it copies."""
+
+    device: "torch.device"
+    name: str
+    num_cores: int
+    has_fp8: bool
+    timer: "Timer"
+    copy_bytes_per_second: float
+
+
+def first_gpu(*, repeats: int) -> Gpu:
+    """Return device 0 with a timer on it, and measure its copy."""
+    import torch
+
+    from kernels.bench.cuda_timer import CudaTimer, copy_bandwidth
+    from kernels.shapes import FP8_CAPABILITY
+
+    device = torch.device("cuda", 0)
+    properties = torch.cuda.get_device_properties(device)
+    timer = CudaTimer(repeats=repeats, device=device)
+    return Gpu(
+        device=device,
+        name=properties.name,
+        num_cores=properties.multi_processor_count,
+        has_fp8=torch.cuda.get_device_capability(device) >= FP8_CAPABILITY,
+        timer=timer,
+        copy_bytes_per_second=copy_bandwidth(timer, device),
+    )
+
+
+def measure(sizes: "SuiteSizes", gpu: Gpu, *, with_sweep: bool) -> dict[str, Any]:
+    """Measure everything.
 
     Raises:
         WrongResultError: A kernel's result is wrong.
@@ -81,30 +115,18 @@ def measure(sizes: "SuiteSizes", *, repeats: int, with_sweep: bool) -> dict[str,
     import torch
     import triton
 
-    from kernels.bench.cuda_timer import CudaTimer, copy_bandwidth
     from kernels.bench.kernel_case import measure_all
     from kernels.bench.suite import suite
-    from kernels.shapes import FP8_CAPABILITY
 
-    device = torch.device("cuda", 0)
-    properties = torch.cuda.get_device_properties(device)
-    timer = CudaTimer(repeats=repeats)
-    rate = copy_bandwidth(timer)
-    cases = suite(
-        sizes,
-        device=device,
-        num_cores=properties.multi_processor_count,
-        has_fp8=torch.cuda.get_device_capability(device) >= FP8_CAPABILITY,
-    )
-    figures = measure_all(cases, timer, copy_bytes_per_second=rate)
+    cases = suite(sizes, device=gpu.device, num_cores=gpu.num_cores, has_fp8=gpu.has_fp8)
+    figures = measure_all(cases, gpu.timer, copy_bytes_per_second=gpu.copy_bytes_per_second)
     found = {
-        "device": properties.name,
+        "device": gpu.name,
         "torch": torch.__version__,
         "triton": triton.__version__,
-        "copy_bytes_per_second": rate,
+        "copy_bytes_per_second": gpu.copy_bytes_per_second,
     }
-    swept = _sweep(sizes, timer, rate) if with_sweep else []
-    return report_of(figures, swept=swept) | found
+    return found | report_of(figures, swept=_sweep(sizes, gpu) if with_sweep else [])
 
 
 def report_of(
@@ -148,29 +170,23 @@ def _line(one: dict[str, Any]) -> str:
     )
 
 
-def _sweep(sizes: "SuiteSizes", timer: Any, rate: float) -> "list[KernelFigures]":
+def _sweep(sizes: "SuiteSizes", gpu: Gpu) -> "list[KernelFigures]":
     """Time the alternatives to the chosen tiles; what the GPU has no room for is left out."""
-    from dataclasses import replace
-
     from triton.runtime.errors import OutOfResources
 
     from kernels.bench.kernel_case import measure_case
     from kernels.bench.suite import sweep
 
     figures = []
-    for name, build in sweep(sizes, device=_first_gpu()):
+    for name, build in sweep(sizes, device=gpu.device):
+        case = replace(build(), name=name, in_order=None, torch_run=None)
         try:
-            case = replace(build(), name=name, in_order=None, torch_run=None)
-            figures.append(measure_case(case, timer, copy_bytes_per_second=rate))
+            figures.append(
+                measure_case(case, gpu.timer, copy_bytes_per_second=gpu.copy_bytes_per_second)
+            )
         except OutOfResources as error:
             print(f"bench kernels: {name} left out: {error}", file=sys.stderr)
     return figures
-
-
-def _first_gpu() -> Any:
-    import torch
-
-    return torch.device("cuda", 0)
 
 
 def _or_dash(ratio: float | None) -> str:

@@ -14,11 +14,12 @@ LEAST_FLUSH_BYTES: Final = 256 << 20
 class CudaTimer:
     """The median time of a call over repeats; before each the L2 is filled with other data."""
 
-    def __init__(self, *, repeats: int) -> None:
+    def __init__(self, *, repeats: int, device: torch.device) -> None:
+        """Time on `device`; the median is over `repeats` calls."""
         self._repeats = repeats
-        l2_bytes = int(torch.cuda.get_device_properties(0).L2_cache_size)
+        l2_bytes = int(torch.cuda.get_device_properties(device).L2_cache_size)
         size = max(LEAST_FLUSH_BYTES, 4 * l2_bytes)
-        self._flush = torch.empty(size, dtype=torch.int8, device="cuda")
+        self._flush = torch.empty(size, dtype=torch.int8, device=device)
 
     def __call__(self, call: Callable[[], object]) -> float:
         """Return seconds. The first calls, which compile, are not counted."""
@@ -41,9 +42,7 @@ def _event() -> torch.cuda.Event:
     return torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
 
 
-def copy_bandwidth(timer: CudaTimer) -> float:
+def copy_bandwidth(timer: CudaTimer, device: torch.device) -> float:
     """Return the bytes read and written per second by the device's own copy of 1 GiB."""
-    source, target = (
-        torch.empty(COPIED_BYTES, dtype=torch.int8, device="cuda").zero_() for _ in range(2)
-    )
+    source, target = (torch.zeros(COPIED_BYTES, dtype=torch.int8, device=device) for _ in range(2))
     return 2 * COPIED_BYTES / timer(lambda: target.copy_(source))

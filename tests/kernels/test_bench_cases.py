@@ -1,12 +1,16 @@
 """The kernel bench: its arithmetic with a clock of the test's own, its cases interpreted."""
 
 import dataclasses
+import json
+import types
 from functools import partial
 
 import pytest
 import torch
 
 from engine.commands import bench_kernels
+from kernels.bench import cuda_timer
+from kernels.bench import suite as suite_module
 from kernels.bench.attention_cases import decode_case
 from kernels.bench.kernel_case import KernelCase, WrongResultError, measure_all, measure_case
 from kernels.bench.paged_inputs import HeadSizes
@@ -120,10 +124,57 @@ def test_a_wrong_kernel_ends_the_bench_with_1(monkeypatch, capsys):
 
     monkeypatch.setattr(bench_kernels, "missing_gpu", lambda: None)
     monkeypatch.setattr(bench_kernels, "missing_memory", lambda sizes: None)
+    monkeypatch.setattr(bench_kernels, "first_gpu", lambda repeats: None)
     monkeypatch.setattr(bench_kernels, "measure", wrong)
 
     assert bench_kernels.main([]) == 1
     assert "decode differs from its reference by 0.5" in capsys.readouterr().err
+
+
+class FakeEvent:
+    """An event of a GPU whose clock moves by what calls say they take."""
+
+    now = 0.0
+
+    def record(self):
+        self.at = FakeEvent.now
+
+    def elapsed_time(self, other):
+        return other.at - self.at
+
+
+def test_the_timer_takes_the_median_after_warming_up_and_flushes_before_each(monkeypatch):
+    properties = types.SimpleNamespace(L2_cache_size=60 << 20)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: properties)
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+    monkeypatch.setattr(torch.cuda, "Event", lambda enable_timing: FakeEvent())
+    monkeypatch.setattr(cuda_timer, "LEAST_FLUSH_BYTES", 1)
+    timer = cuda_timer.CudaTimer(repeats=3, device=CPU)
+    flushed = []
+    monkeypatch.setattr(timer, "_flush", types.SimpleNamespace(zero_=lambda: flushed.append(1)))
+    milliseconds = iter([900, 900, 900, 5, 7, 600])
+
+    def call():
+        FakeEvent.now += next(milliseconds)
+
+    assert timer(call) == pytest.approx(0.007)
+    assert len(flushed) == 3
+
+
+def test_a_whole_run_reports_the_gpu_every_kernel_and_the_sweep(monkeypatch):
+    gpu = bench_kernels.Gpu(CPU, "a fake", 4, False, lambda call: 1e-3, 1e9)
+    some = list(sweep(TINY, device=CPU))[:1]
+    monkeypatch.setattr(suite_module, "sweep", lambda sizes, device: some)
+    monkeypatch.setattr(suite_module, "suite", lambda sizes, **gpu: [some[0][1]])
+
+    report = bench_kernels.measure(TINY, gpu, with_sweep=True)
+
+    assert report["device"] == "a fake"
+    assert report["copy_bytes_per_second"] == 1e9
+    assert [one["name"] for one in report["sweep"]] == ["decode tokens=32 warps=2 stages=3"]
+    assert len(report["kernels"]) == 1
+    assert json.loads(json.dumps(report)) == report
+    assert "a fake: copies 1 GB/s" in bench_kernels.as_table(report)
 
 
 def test_every_case_is_right_and_what_it_is_compared_with_computes_the_same():
