@@ -47,6 +47,8 @@ class Reports:
                 "runner": runner.runner,
                 "kv_format": runner.kv_format,
                 "bytes_per_token": runner.bytes_per_token,
+                "mask": runner.mask,
+                "sliding_window": runner.sliding_window,
                 "block_size": config.block_size,
                 "total_blocks": config.total_blocks,
                 "max_context": max_context,

@@ -4,6 +4,8 @@ import dataclasses
 
 import pytest
 
+from agent.ledger import Ledger
+from agent.ledger_delta import RunShape
 from engine.block_table import NULL_BLOCK
 from engine.clock import VirtualClock
 from engine.config import EngineConfig
@@ -12,6 +14,7 @@ from engine.open_engine import JournalSettings, open_engine
 from engine.sampling_params import SamplingParams
 from engine.simulation.simulated_runner import SimulatedRunner
 from kvpulse.events import FinishReason, Kind
+from kvpulse.reader import StreamReader
 from tests.engine.factories_beams import (
     plain_beam_search,
     requests_of,
@@ -123,6 +126,24 @@ def test_a_ledger_follows_a_window(tmp_path):
     assert ledger.events[Kind.COPY_ON_WRITE] > 4
     assert ledger.audits > 10
     assert not ledger.tables
+
+
+def test_the_window_is_part_of_what_the_engine_says_it_runs_with(tmp_path):
+    clock = VirtualClock()
+    engine, recorder = open_engine(
+        EngineConfig(),
+        SimulatedRunner(clock, sliding_window=6),
+        clock=clock,
+        journal=JournalSettings(tmp_path, wall_clock=clock.now_ns),
+    )
+    engine.close()
+
+    batch = StreamReader(recorder.directory, is_alive=lambda: False).read()
+    ledger = Ledger(RunShape(batch.total_blocks, 0, batch.block_size))
+    ledger.apply(batch)
+
+    fingerprint = ledger.take().config
+    assert (fingerprint["mask"], fingerprint["sliding_window"]) == ("causal", 6)
 
 
 def test_the_window_of_a_full_attention_model_is_never_slid():
