@@ -86,11 +86,12 @@ class Engine:
             faults=self._faults,
             host_pool=self._host_pool,
         )
+        forking = Forking(self._scheduler, self._pool, recorder=recorder)
         window = self.description.sliding_window
         self._outcomes = OutcomeTaker(
             self._scheduler,
             self._cache,
-            Forking(self._scheduler, self._pool, recorder=recorder),
+            forking,
             window=SlidingWindow(window, self._pool) if window else None,
             recorder=recorder,
         )
@@ -108,6 +109,7 @@ class Engine:
             self._pool,
             self._cache,
             self._scheduler,
+            forking,
             runner=self.description,
             block_size=config.block_size,
         )

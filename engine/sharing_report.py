@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass
 from typing import Final
 
 from engine.block_pool import BlockPool
+from engine.forks.forking import Forking
 from engine.prefix_index.lookup_meter import CallMeter
 from engine.prefix_index.protocol import PrefixIndex
 from engine.prefix_index.radix_index import RadixIndex
@@ -44,6 +45,7 @@ class SharingReport:
     Attributes:
         tokens_not_recomputed: Found in the prefix cache, by those that came and that returned.
         tokens_queried: Of so many.
+        tokens_forked: Computed tokens that forked sequences began with.
         blocks_exchanged: Computed although the tree had them, and given up for the tree's.
         blocks_found_by_swaps: Came back to swapped sequences without a copy.
         peak_bytes_not_stored: References beyond the first of each block, at most, as bytes.
@@ -56,13 +58,14 @@ class SharingReport:
         outlived_block_seconds: That shared blocks stayed active after whoever made them active
             gave them up: ended, was preempted, or wrote elsewhere.
         prefill_seconds_per_token: Of steps that only computed prompts.
-        net_bytes: KV that was not written again, less what was copied.
+        net_bytes: KV of tokens found and forked, not written again, less what was copied.
         net_block_seconds: Not stored, less outlived.
-        net_seconds: Prompt tokens not computed, at that price, less what the index took.
+        net_seconds: Tokens found and forked, at that price, less what the index took.
     """
 
     tokens_not_recomputed: int
     tokens_queried: int
+    tokens_forked: int
     blocks_exchanged: int
     blocks_found_by_swaps: int
     peak_bytes_not_stored: int
@@ -94,6 +97,7 @@ class SharingMeter:
         pool: BlockPool,
         index: PrefixIndex,
         scheduler: Scheduler,
+        forking: Forking,
         *,
         runner: RunnerDescription,
         block_size: int,
@@ -101,6 +105,7 @@ class SharingMeter:
         self._pool = pool
         self._index = index
         self._scheduler = scheduler
+        self._forking = forking
         self._bytes_per_token = runner.bytes_per_token
         self._block_bytes = runner.bytes_per_token * block_size
         self._last_ns = 0
@@ -140,10 +145,12 @@ class SharingMeter:
         calls = [IndexCalls.of(m) for m in (meters.lookup, meters.identify, meters.offer)]
         copied = self._scheduler.tables.num_copied
         saved, outlived = self._saved_block_ns / SECOND_NS, self._outlived_block_ns / SECOND_NS
+        tokens = tally.prefix_hit_tokens + self._forking.num_tokens_shared
         price = self._prefill_seconds_per_token()
         return SharingReport(
             tokens_not_recomputed=tally.prefix_hit_tokens,
             tokens_queried=tally.prefix_queried_tokens,
+            tokens_forked=self._forking.num_tokens_shared,
             blocks_exchanged=index.num_exchanged if isinstance(index, RadixIndex) else 0,
             blocks_found_by_swaps=swapper.num_found if swapper is not None else 0,
             peak_bytes_not_stored=self._peak_saved * self._block_bytes,
@@ -155,9 +162,9 @@ class SharingMeter:
             offers=calls[2],
             outlived_block_seconds=outlived,
             prefill_seconds_per_token=price,
-            net_bytes=tally.prefix_hit_tokens * self._bytes_per_token - copied * self._block_bytes,
+            net_bytes=tokens * self._bytes_per_token - copied * self._block_bytes,
             net_block_seconds=saved - outlived,
-            net_seconds=_net_seconds(tally.prefix_hit_tokens, price, calls),
+            net_seconds=_net_seconds(tokens, price, calls),
         )
 
     def _prefill_seconds_per_token(self) -> float | None:

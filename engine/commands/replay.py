@@ -102,6 +102,7 @@ def sharing_text(sharing: SharingReport) -> str:
     rows = (
         ("tokens not computed again", f"{sharing.tokens_not_recomputed:,}"),
         ("  of those asked for", f"{sharing.tokens_queried:,}"),
+        ("tokens that forks began with", f"{sharing.tokens_forked:,}"),
         ("not stored, at most", f"{sharing.peak_bytes_not_stored / 2**30:,.2f} GiB"),
         ("not stored, over time", f"{sharing.block_seconds_not_stored:,.0f} block-seconds"),
         ("kept by sharing alone", f"{sharing.outlived_block_seconds:,.0f} block-seconds"),
@@ -110,7 +111,7 @@ def sharing_text(sharing: SharingReport) -> str:
         ("prefix index", f"{lookups:,} lookups; {index_time} in all (estimated)"),
         ("net", f"{sharing.net_bytes / 2**30:,.2f} GiB not written, {net_time}"),
     )
-    return "\n".join(["sharing", *(f"  {name:28}{value}" for name, value in rows)])
+    return "\n".join(["sharing", *(f"  {name:30}{value}" for name, value in rows)])
 
 
 class ProgressLine:

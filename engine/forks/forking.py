@@ -12,11 +12,16 @@ if TYPE_CHECKING:
 
 
 class Forking:
-    """Forks running sequences. Nothing is copied before somebody writes (see `TableGrowth`)."""
+    """Forks running sequences. Nothing is copied before somebody writes (see `TableGrowth`).
+
+    Attributes:
+        num_tokens_shared: Computed tokens that children began with, over all forks.
+    """
 
     def __init__(
         self, scheduler: Scheduler, pool: BlockPool, *, recorder: "Recorder | None" = None
     ) -> None:
+        self.num_tokens_shared = 0
         self._scheduler = scheduler
         self._pool = pool
         self._recorder = recorder
@@ -44,6 +49,7 @@ class Forking:
         if self._recorder is not None:
             self._recorder.fork(child.seq_id, parent.seq_id, child.tenant)
         self._share(child, parent)
+        self.num_tokens_shared += parent.num_computed_tokens
         self._scheduler.adopt(child)
         return child
 

@@ -94,9 +94,9 @@ def test_copies_cost_what_they_write():
 
     assert report.blocks_copied == 3
     assert report.bytes_copied == 3 * BLOCK_BYTES
-    assert report.net_bytes == -3 * BLOCK_BYTES, "a sharing that only cost"
-    # From the fork until each sample's first token three of four references are not stored for
-    # all 3 blocks; then for the 2 full ones.
+    assert report.tokens_forked == 3 * 10
+    assert report.net_bytes == 3 * 10 * TOKEN_BYTES - 3 * BLOCK_BYTES
+    # The third block is copied in the pass after the fork; so for no time are 3 blocks shared.
     assert report.peak_bytes_not_stored == 3 * 2 * BLOCK_BYTES
 
 
