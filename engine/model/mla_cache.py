@@ -96,6 +96,11 @@ class LatentCache:
         self._memory.swap_in(pairs)
 
     @property
+    def rounds(self) -> bool:
+        """Whether what `gather` gives differs from what `store` was given."""
+        return self.format.dtype != self.compute_dtype
+
+    @property
     def num_host_blocks(self) -> int:
         """Blocks of the host tier."""
         return self._memory.num_host_blocks

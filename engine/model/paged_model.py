@@ -73,6 +73,11 @@ class PagedCache(Protocol):
         ...
 
     @property
+    def rounds(self) -> bool:
+        """Whether what is read back differs from what was stored."""
+        ...
+
+    @property
     def num_bytes(self) -> int:
         """Bytes allocated on the device."""
         ...

@@ -75,8 +75,8 @@ class DecodeGroup:
 class PrefillChunk:
     """Several tokens of one sequence: rows [start, end), after `num_context` computed ones.
 
-    block_ids is None for a chunk that starts its sequence: it sees only itself, and has a mask only
-        where a window cuts into it.
+    block_ids is None for a chunk that starts its sequence, unless the cache rounds: it sees only
+        itself, and has a mask only where a window cuts into it.
     mask: [end - start, num_blocks * block_size, or end - start] additive, -inf beyond what a row
         sees; None where that is all up to the row's own token.
     first_slot: Where the first row's token stands among the slots of `block_ids`: `num_context`,
@@ -137,10 +137,18 @@ def pack_step(
     block_size: int,
     device: torch.device,
     window: int | None = None,
+    cache_rounds: bool = False,
 ) -> StepBatch:
     """Lay out a step. Every sequence runs its new tokens from its computed ones on.
 
-    The order of rows does not depend on `window`.
+    Args:
+        sequences: What runs.
+        num_new_tokens: How many tokens of each.
+        block_size: Tokens of a block.
+        device: Where the tensors go.
+        window: How many positions a row sees; the order of rows does not depend on it.
+        cache_rounds: Whether what is read back differs from what was stored. Then a chunk that
+            starts its sequence reads its rows back as well, lest answers depend on where it ends.
     """
     order = sorted(
         range(len(sequences)),
@@ -154,7 +162,8 @@ def pack_step(
         num_blocks = -(-(first + num_new) // block_size) - first_block
         spans.append(_Span(index, start, start + num_new, first, first_block, num_blocks))
     grouped = _group_decodes(spans)
-    return _Packer(sequences, spans, block_size, window).pack(grouped, device)
+    packer = _Packer(sequences, spans, block_size, window, cache_rounds)
+    return packer.pack(grouped, device)
 
 
 def _group_key(sequence: RunnableSequence, num_new: int, block_size: int) -> tuple[bool, int]:
@@ -189,8 +198,10 @@ class _Packer:
         spans: list[_Span],
         block_size: int,
         window: int | None,
+        cache_rounds: bool,
     ) -> None:
         self._sequences, self._spans = sequences, spans
+        self._cache_rounds = cache_rounds
         self._block_size, self._window = block_size, window
         self._tables = {span.plan_idx: self._table(span) for span in spans}
 
@@ -204,7 +215,7 @@ class _Packer:
             np.concatenate([self._slots_of(decodes), *map(self._slots, chunks)]),
             np.array([span.end - 1 for span in sampled], np.int64),
             *(self._padded_tables(group) for group in groups),
-            *(self._tables[span.plan_idx] for span in chunks if span.first),
+            *(self._tables[span.plan_idx] for span in chunks if self._reads_back(span)),
         ]
         packed = torch.from_numpy(np.concatenate(parts)).to(device)
         views = torch.split(packed, [len(part) for part in parts])
@@ -223,10 +234,13 @@ class _Packer:
                 for group, table in zip(groups, group_tables, strict=True)
             ],
             chunks=[
-                self._chunk(span, next(chunk_tables) if span.first else None, positions)
+                self._chunk(span, next(chunk_tables) if self._reads_back(span) else None, positions)
                 for span in chunks
             ],
         )
+
+    def _reads_back(self, chunk: _Span) -> bool:
+        return chunk.first > 0 or self._cache_rounds
 
     def _table(self, span: _Span) -> Integers:
         end = span.first_block + span.num_blocks

@@ -110,6 +110,7 @@ class TorchRunner:
             block_size=self._kv.shape.block_size,
             device=self._device,
             window=window,
+            cache_rounds=self._kv.rounds,
         )
 
     def describe(self) -> RunnerDescription:

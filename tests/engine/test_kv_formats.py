@@ -7,6 +7,8 @@ from hypothesis import strategies as st
 
 from engine.model.kv_formats import KV_FORMATS, KvFormatError, format_of_dtype, kv_format
 from engine.model.kv_tensors import KvShape, KvTensors
+from engine.model.open_model import open_model
+from engine.runner import StepPlan
 from tests.engine.factories_model import random_model, run_step, runner_of, sequence_of
 
 SMOLLM2 = KvShape(num_layers=30, num_blocks=3, block_size=4, num_kv_heads=3, head_dim=64)
@@ -197,3 +199,22 @@ def test_a_runner_answers_over_any_format_and_says_what_a_token_weighs(name):
     assert sequence.token_ids[30] == exact.token_ids[30]
     if name != "fp8":
         assert sequence.token_ids == exact.token_ids
+
+
+@pytest.mark.parametrize("model", ["random", "random-mla"])
+@pytest.mark.parametrize("name", ["fp16", "bf16", "int8", "fp8"])
+def test_logits_do_not_depend_on_where_a_prompt_is_cut_though_the_cache_rounds(model, name):
+    opened = open_model(model)
+
+    def logits(steps, kv_format):
+        runner = runner_of((opened.config, opened.weights), block_size=8, kv_format=kv_format)
+        sequence = sequence_of(range(60, 101), blocks=[7, 2, 0, 4, 1, 9], block_size=8)
+        for num_new in steps:
+            last = runner._model.forward(runner._pack(StepPlan(0, [sequence], [num_new])))
+            sequence.num_computed_tokens += num_new
+        return last[0]
+
+    rounding = (logits([41], name) - logits([41], "fp32")).abs().max()
+    for steps in ([20, 21], [1] * 41):
+        cut = (logits(steps, name) - logits([41], name)).abs().max()
+        assert cut < rounding / 4
