@@ -86,6 +86,22 @@ class OutcomeTaker:
                     TokenEvent, (seq.seq_id, token, reason, seq.root_id, seq.sample_index, 0.0)
                 )
             )
+        events = self._settle(plan, result, events, ended, now_ns)
+        return StepOutcome(events, prefill_tokens, decode_tokens, context_tokens)
+
+    def _settle(
+        self,
+        plan: StepPlan,
+        result: StepResult,
+        events: list[TokenEvent],
+        ended: list[End],
+        now_ns: int,
+    ) -> list[TokenEvent]:
+        """Slide windows, fork, end what is complete, and move searches on; return all tokens.
+
+        In this order: blocks behind the window are not shared first, and a sample that ends with
+        its first token is forked all the same, since its siblings go on from its blocks.
+        """
         if self._window is not None:
             for seq in plan.sequences:
                 self._window.slide(seq)
@@ -99,7 +115,7 @@ class OutcomeTaker:
             events += self._beams.take(
                 plan, result.candidates, lambda seq: self._begin_decoding(seq, now_ns)
             )
-        return StepOutcome(events, prefill_tokens, decode_tokens, context_tokens)
+        return events
 
     def _split(
         self, parent: Sequence, index: int, result: StepResult, ended: list[End]
