@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from engine.forks.beam_steps import BeamSteps
 from engine.forks.forking import Forking
-from engine.prefix_cache import PrefixCache
+from engine.prefix_index.protocol import PrefixIndex
 from engine.runner import NO_TOKEN, StepPlan, StepResult
 from engine.scheduler import Scheduler
 from engine.sequence import Sequence
@@ -35,7 +35,7 @@ class OutcomeTaker:
     def __init__(
         self,
         scheduler: Scheduler,
-        cache: PrefixCache,
+        cache: PrefixIndex,
         forking: Forking,
         *,
         window: SlidingWindow | None = None,
