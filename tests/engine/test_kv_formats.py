@@ -1,5 +1,7 @@
 """What each KV format weighs, how far it is from what was stored, and that moves keep every bit."""
 
+from pathlib import Path
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -7,6 +9,7 @@ from hypothesis import strategies as st
 
 from engine.model.kv_formats import KV_FORMATS, KvFormatError, format_of_dtype, kv_format
 from engine.model.kv_tensors import KvShape, KvTensors
+from engine.model.mla_cache import LatentShape
 from engine.model.open_model import open_model
 from engine.runner import StepPlan
 from tests.engine.factories_model import random_model, run_step, runner_of, sequence_of
@@ -218,3 +221,14 @@ def test_logits_do_not_depend_on_where_a_prompt_is_cut_though_the_cache_rounds(m
     for steps in ([20, 21], [1] * 41):
         cut = (logits(steps, name) - logits([41], name)).abs().max()
         assert cut < rounding / 4
+
+
+def test_the_page_states_the_bytes_that_the_code_allocates():
+    page = (Path(__file__).parents[2] / "docs" / "kv-formats.md").read_text("utf-8")
+    latents = LatentShape(num_layers=61, num_blocks=1, block_size=1, latent_rank=512, rope_dim=64)
+
+    for name, each in KV_FORMATS.items():
+        (row,) = [line for line in page.splitlines() if line.startswith(f"| `{name}` |")]
+        *_, smollm2, latent = row.strip("| ").split(" | ")
+        assert int(smollm2.replace(",", "")) == SMOLLM2.bytes_per_token(each)
+        assert int(latent.replace(",", "")) == latents.bytes_per_token(each)
