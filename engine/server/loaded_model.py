@@ -87,6 +87,8 @@ def _simulate(options: ServeOptions, wall_ns: Callable[[], int]) -> LoadedModel:
 
 
 def _names(asked: str, path: Path | None, model: str) -> tuple[str, ...]:
-    """Return the names, without repeating one."""
-    short = path.stem if path is not None and asked == str(path) else asked
+    """Return the names, without repeating one: that of a file or folder stands for its path."""
+    short = asked
+    if path is not None and Path(asked).expanduser() == path:
+        short = path.name if path.is_dir() else path.stem
     return tuple(dict.fromkeys((short, model)))

@@ -19,6 +19,7 @@ from engine.server.torch_loading import (
     memory_request,
     weight_bytes,
 )
+from tests.engine.factories_hf import toy_config, toy_tensors, toy_tokenizer, write_folder
 from tests.engine.factories_server import serve_options
 
 MIB = 2**20
@@ -83,6 +84,21 @@ def test_a_latent_cache_is_planned_by_its_own_formula(tmp_path):
     loaded = load_torch(options)
 
     assert loaded.runner.kv.num_bytes == loaded.plan.cache_bytes == 64 * 16 * 2 * (32 + 8) * 4
+
+
+def test_a_safetensors_folder_is_loaded_by_its_path_and_named_after_it(tmp_path):
+    config = toy_config()
+    folder = write_folder(
+        tmp_path / "toy-1.5b", config, toy_tensors(config), tokenizer=toy_tokenizer()
+    )
+    options = replace(make_options(tmp_path, "--num-blocks", "auto"), model=f"{folder}/")
+
+    model = load_model(options, wall_ns=lambda: 0)
+
+    assert model.names[0] == "toy-1.5b"
+    assert model.text.encode("a")
+    assert model.runner.describe().vocab_size == config["vocab_size"]
+    assert model.num_blocks >= 1
 
 
 def test_auto_takes_a_part_of_what_is_free_and_no_more_than_can_be_of_use(tmp_path):
