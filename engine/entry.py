@@ -77,7 +77,8 @@ class Entry:
             level, hit = self._judge.look_up(seq)
         flags = self._rules.obstacles(seq, level, end)
         all_flags, _ = standing.behind(seq, level, flags)
-        if flags and flags == all_flags and self._make_way(seq, level, flags, plan, budget):
+        first = flags == all_flags and not (standing.for_places or standing.for_pool)
+        if flags and first and self._make_way(seq, level, flags, plan, budget):
             level, hit = self._judge.look_up(seq)  # what was shared may only be cached now
             all_flags = flags = self._rules.obstacles(seq, level, self.pass_end(budget))
         if not all_flags and hit is not None:

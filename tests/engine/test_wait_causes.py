@@ -1,14 +1,12 @@
 """Each waiting sequence has one cause, and the cause is true."""
 
-import copy
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.runner import StepPlan
 from kvpulse.events import Kind, WaitCause, WaitFlag
 from tests.engine.factories_engine import make_engine, make_request
+from tests.engine.factories_waits import admitted_alone, one_step
 
 
 def causes(engine):
@@ -170,26 +168,6 @@ def drive(engine, requests):
     assert engine.accounts().active_blocks == 0
 
 
-def one_step(engine, cancels):
-    for seq_id in cancels:
-        engine.cancel(seq_id)
-    before = copied(engine._scheduler)
-    run_pass = engine._scheduler.run_pass
-    seen = []
-
-    def watched(step):
-        plan = run_pass(step)
-        seen.append([copy.copy(seq) for seq in engine._scheduler.waiting])
-        return plan
-
-    engine._scheduler.run_pass = watched
-    engine.step()
-    del engine._scheduler.run_pass
-    engine.check()
-    before.verdicts = seen[0]
-    yield before
-
-
 def check_verdicts(before, engine):
     still_waiting = {seq.seq_id for seq in before.verdicts}
     for seq in before.verdicts:
@@ -198,30 +176,6 @@ def check_verdicts(before, engine):
         assert seq.wait_cause == lowest.bit_length()
         alone = admitted_alone(before, seq.seq_id, still_waiting)
         assert alone == (seq.wait_flags == WaitFlag.POOL_BEHIND), f"{seq}: {seq.wait_flags!r}"
-
-
-def admitted_alone(before, seq_id, still_waiting):
-    """Replay the pass without the other sequences that wait at its end."""
-    replay = copied(before)
-    others = still_waiting - {seq_id}
-    keep_only(replay, others)
-    plan = StepPlan(0)
-    replay._plan_running(plan)
-    keep_only(replay, others)  # those preempted in this very pass wait at its end too
-    replay._admit_waiting(plan)
-    return any(seq.seq_id == seq_id for seq in replay.running)
-
-
-def copied(scheduler):
-    """Copy a scheduler and its pool; the hasher has no state and cannot be copied."""
-    hasher = getattr(scheduler.judge._state.index, "_hasher", None)
-    return copy.deepcopy(scheduler, {id(hasher): hasher})
-
-
-def keep_only(scheduler, others):
-    for seq in [seq for seq in scheduler.waiting if seq.seq_id in others]:
-        scheduler.waiting.remove(seq)
-        scheduler.judge.leave(seq)
 
 
 @pytest.mark.parametrize("caching", [True, False])
