@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import Final
 
-from engine.model.chat_template import TemplateMessage
+from engine.model.chat_template import ChatTemplateError, TemplateMessage
 from engine.policy.scheduling_policy import SchedulingPolicy
 from engine.request import Request
 from engine.sampling_params import SamplingParams
@@ -75,7 +75,10 @@ class RequestBuilder:
 
     async def _encode_chat(self, ask: GenerationAsk) -> list[int]:
         messages: list[TemplateMessage] = list(ask.messages)
-        return await asyncio.to_thread(self._model.text.apply_chat_template, messages)
+        try:
+            return await asyncio.to_thread(self._model.text.apply_chat_template, messages)
+        except ChatTemplateError as error:
+            raise InvalidFieldError(str(error), param="messages") from error
 
     def _request(
         self,
