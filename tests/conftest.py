@@ -23,6 +23,7 @@ NEED_TORCH = (
     "engine/test_hf_folder*.py",
     "engine/test_kv_formats.py",
     "engine/test_kv_quality.py",
+    "engine/test_llama_gguf.py",
     "engine/test_mla*.py",
     "engine/test_model_bench.py",
     "engine/test_model_same_answers.py",

@@ -5,6 +5,10 @@ from torch import Tensor
 
 from engine.model.gguf_file import GgufError, GgufFile
 from engine.model.llama import LlamaConfig, LlamaLayer, LlamaWeights
+from engine.model.rotary import FactorScaling, LinearScaling, RopeScaling
+
+ROPE_FACTORS = "rope_freqs.weight"
+LARGEST_COUNT = 1 << 20  # a larger context, or anything else, would only be a lie
 
 
 def read_config(file: GgufFile) -> LlamaConfig:
@@ -16,11 +20,10 @@ def read_config(file: GgufFile) -> LlamaConfig:
     architecture = file.metadata.get("general.architecture")
     if architecture != "llama":
         raise GgufError(file.path, f"holds a {architecture!r} model; only 'llama' is built here")
-    scaling = file.metadata.get("llama.rope.scaling.type", "none")
-    if scaling != "none":
-        raise GgufError(file.path, f"scales its rotary embedding by {scaling!r}: not built here")
     hidden_size = _count(file, "embedding_length")
     num_heads = _count(file, "attention.head_count")
+    head_dim = _count(file, "rope.dimension_count", hidden_size // num_heads)
+    windowed = "llama.attention.sliding_window" in file.metadata
     config = LlamaConfig(
         name=file.path.stem,
         num_layers=_count(file, "block_count"),
@@ -28,11 +31,13 @@ def read_config(file: GgufFile) -> LlamaConfig:
         intermediate_size=_count(file, "feed_forward_length"),
         num_heads=num_heads,
         num_kv_heads=_count(file, "attention.head_count_kv"),
-        head_dim=_count(file, "rope.dimension_count", hidden_size // num_heads),
+        head_dim=head_dim,
         vocab_size=_vocabulary(file),
         max_context=_count(file, "context_length"),
         rope_base=_real(file, "rope.freq_base", 10_000.0),
         norm_epsilon=_real(file, "attention.layer_norm_rms_epsilon"),
+        sliding_window=_count(file, "attention.sliding_window") if windowed else None,
+        rope_scaling=_rope_scaling(file, head_dim),
     )
     if config.head_dim * num_heads != hidden_size or num_heads % config.num_kv_heads:
         raise GgufError(
@@ -41,6 +46,23 @@ def read_config(file: GgufFile) -> LlamaConfig:
             f"which do not fit its hidden size of {hidden_size}",
         )
     return config
+
+
+def _rope_scaling(file: GgufFile, head_dim: int) -> RopeScaling | None:
+    """Return what changes the frequencies: a factor for all, or (Llama 3.1) one for each."""
+    kind = file.metadata.get("llama.rope.scaling.type", "none")
+    if kind == "linear":
+        return LinearScaling(_real(file, "rope.scaling.factor"))
+    if kind != "none":
+        raise GgufError(file.path, f"scales its rotary embedding by {kind!r}: not built here")
+    if ROPE_FACTORS not in file.tensors:
+        return None
+    factors = file.tensor(ROPE_FACTORS).tolist()
+    if len(factors) != head_dim // 2 or not all(0 < factor < 1e9 for factor in factors):
+        raise GgufError(
+            file.path, f"should have {head_dim // 2} positive rotary factors, but has {factors}"
+        )
+    return FactorScaling(tuple(factors))
 
 
 def _vocabulary(file: GgufFile) -> int:
@@ -52,8 +74,10 @@ def _vocabulary(file: GgufFile) -> int:
 
 def _count(file: GgufFile, key: str, default: int | None = None) -> int:
     value = file.metadata.get(f"llama.{key}", default)
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise GgufError(file.path, f"has llama.{key} = {value!r}, not a positive whole number")
+    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= LARGEST_COUNT:
+        raise GgufError(
+            file.path, f"has llama.{key} = {value!r}, not a whole number from 1 to {LARGEST_COUNT}"
+        )
     return value
 
 

@@ -32,6 +32,17 @@ class LinearScaling:
 
 
 @dataclass(frozen=True, slots=True)
+class FactorScaling:
+    """Each frequency has a factor of its own, as a GGUF file of Llama 3.1 states them."""
+
+    factors: tuple[float, ...]
+
+    def scale(self, frequencies: Tensor) -> Tensor:
+        """Divide each by its factor."""
+        return frequencies / torch.tensor(self.factors, dtype=frequencies.dtype)
+
+
+@dataclass(frozen=True, slots=True)
 class Llama3Scaling:
     """Slows long wavelengths down, keeps short ones, and blends in between.
 
