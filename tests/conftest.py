@@ -30,6 +30,7 @@ NEED_TORCH = (
     "engine/test_sampling_draws.py",
     "engine/test_server_torch.py",
     "engine/test_tokenizer_text.py",
+    "engine/test_torch_loading.py",
     "engine/test_torch_runner_steps.py",
 )
 LEAVE_OUT_TORCH = not REQUIRED and find_spec("torch") is None

@@ -4,8 +4,6 @@ from dataclasses import replace
 
 import pytest
 
-pytest.importorskip("torch")
-
 from engine.memory_plan import MemoryPlanError, plan_memory
 from engine.model.attention.protocol import AttentionUnavailableError
 from engine.model.open_model import open_model
