@@ -37,6 +37,17 @@ def admitted_alone(before, seq_id, still_waiting):
     return any(seq.seq_id == seq_id for seq in replay.running)
 
 
+def admitted_at_the_end(before, seq_id):
+    """Replay the whole pass, then ask for this sequence alone whether it would be admitted too."""
+    replay = copied(before)
+    plan = StepPlan(0)
+    replay._plan_running(plan)
+    replay._admit_waiting(plan)
+    keep_only(replay, {seq.seq_id for seq in replay.waiting} - {seq_id})
+    replay._admit_waiting(plan)
+    return any(seq.seq_id == seq_id for seq in replay.running)
+
+
 def copied(scheduler):
     """Copy a scheduler and its pool; the hasher has no state and cannot be copied."""
     hasher = getattr(scheduler.judge._state.index, "_hasher", None)

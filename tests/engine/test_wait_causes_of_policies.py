@@ -7,7 +7,7 @@ from engine.policy.scheduling_policy import SchedulingPolicy, TenantPolicy, Tier
 from kvpulse.events import WaitCause, WaitFlag
 from tests.engine.factories_engine import make_engine
 from tests.engine.factories_policy import ask
-from tests.engine.factories_waits import admitted_alone, one_step
+from tests.engine.factories_waits import admitted_at_the_end, one_step
 
 POLICY = SchedulingPolicy(
     aging_ns=200_000_000,
@@ -56,9 +56,8 @@ def test_only_one_behind_another_would_be_admitted_alone(requests, limits, pause
 
 
 def check_verdicts(before):
-    still_waiting = {seq.seq_id for seq in before.verdicts}
     for seq in before.verdicts:
-        alone = admitted_alone(before, seq.seq_id, still_waiting)
+        alone = admitted_at_the_end(before, seq.seq_id)
         only_behind = seq.wait_blocker and seq.wait_flags.bit_count() == 1
         assert alone == bool(only_behind), f"{seq}: {WaitFlag(seq.wait_flags)!r}"
 
