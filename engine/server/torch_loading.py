@@ -52,6 +52,12 @@ class Device(NamedTuple):
             return cls("cuda", torch.bfloat16)
         return cls("cpu", torch.float32)
 
+    @classmethod
+    def of(cls, model: OpenedModel) -> "Device":
+        """Return where a model really is: built-in ones stay on the CPU."""
+        embedding = model.weights.embedding
+        return cls(embedding.device.type, embedding.dtype)
+
 
 def load_torch(options: ServeOptions) -> Loaded:
     """Open the model, plan its memory, and allocate the cache.
@@ -61,8 +67,9 @@ def load_torch(options: ServeOptions) -> Loaded:
     """
     if options.threads is not None:
         torch.set_num_threads(options.threads)
-    device = Device.best()
-    model = open_model(options.model, dtype=device.dtype, device=device.name)
+    best = Device.best()
+    model = open_model(options.model, dtype=best.dtype, device=best.name)
+    device = Device.of(model)
     plan = plan_memory(memory_request(options, model, device, free_bytes(device)))
     runner = TorchRunner(
         model.config,
