@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from engine.model.attention.torch_attention import mask_as
 from engine.model.mla_cache import LatentCache
 from engine.model.step_batch import DecodeGroup, PrefillChunk, StepBatch
 
@@ -95,7 +96,7 @@ class LatentAttention:
             torch.cat((carried_in, query[..., nope:]), dim=2)[:, None],
             keys,
             keys[..., : self._rank],
-            attn_mask=group.mask,
+            attn_mask=mask_as(query, group.mask),
             scale=self._scale,
         )
         return torch.bmm(attended[:, 0].transpose(0, 1), heads.value).transpose(0, 1)
@@ -117,7 +118,7 @@ class LatentAttention:
             query.transpose(0, 1),
             keys,
             torch.matmul(compressed, heads.value),
-            attn_mask=chunk.mask,
+            attn_mask=mask_as(query, chunk.mask),
             is_causal=chunk.mask is None,
             scale=self._scale,
         )

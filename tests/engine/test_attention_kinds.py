@@ -199,6 +199,23 @@ def test_a_model_with_a_window_runs_in_the_engine_as_alone():
         assert answer == [run_step(alone, [sequence])[0] for _ in range(20)]
 
 
+@pytest.mark.parametrize("kv_format", ["fp32", "int8"])
+def test_a_window_lets_long_answers_run_in_a_pool_that_could_not_hold_them(kv_format):
+    config = config_of(sliding_window=16)
+    model = (config, random_weights(5, config))
+    workload = Workload([tokens(30, seed=seed) for seed in range(4)], num_outputs=70)
+
+    # 100 tokens are 13 blocks, times four; each needs 3 at a time, and 4 for its prompt.
+    runner = runner_of(model, block_size=BLOCK_SIZE, num_blocks=18, kv_format=kv_format)
+    answers = run_engine(runner, workload, max_batch=4, watermark_ratio=0.0)
+
+    assert answers.preemptions == 0
+    for prompt, answer in zip(workload.prompts, answers.token_ids, strict=True):
+        alone = runner_of(model, block_size=BLOCK_SIZE, kv_format=kv_format)
+        sequence = sequence_of(prompt, blocks=range(13), block_size=BLOCK_SIZE)
+        assert answer == [run_step(alone, [sequence])[0] for _ in range(70)]
+
+
 def test_llama3_scaling_keeps_short_wavelengths_and_slows_long_ones():
     scaling = Llama3Scaling(
         factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_context=8192

@@ -83,7 +83,7 @@ class PagedAttention:
             query[group.start : group.end].view(num, heads, -1, dim),
             keys.view(num, -1, heads, dim).transpose(1, 2),
             values.view(num, -1, heads, dim).transpose(1, 2),
-            attn_mask=group.mask,
+            attn_mask=mask_as(query, group.mask),
         )
         out[group.start : group.end].view(num, heads, -1, dim).copy_(attended)
 
@@ -96,7 +96,12 @@ class PagedAttention:
             query.view(num, heads, shared, dim).permute(1, 2, 0, 3),
             key.transpose(0, 1)[:, None].expand(heads, shared, len(key), dim),
             value.transpose(0, 1)[:, None].expand(heads, shared, len(key), dim),
-            attn_mask=chunk.mask,
+            attn_mask=mask_as(query, chunk.mask),
             is_causal=chunk.mask is None,
         )
         out.view(num, heads, shared, dim).copy_(attended.permute(2, 0, 1, 3))
+
+
+def mask_as(query: Tensor, mask: Tensor | None) -> Tensor | None:
+    """Return the mask in the query's type, which is the only one that every CUDA kernel takes."""
+    return None if mask is None else mask.to(query.dtype)
