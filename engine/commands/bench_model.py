@@ -91,16 +91,12 @@ def run(*, model: str, num_threads: int, repeats: int, seed: int) -> Throughput:
 
 
 def _load(model: str) -> ModelRunner:
-    from engine.model.model_files import find_model
-    from engine.model.random_model import RANDOM_CONFIG, random_weights
+    from engine.model.open_model import open_model
     from engine.model.torch_runner import TorchRunner
 
+    opened = open_model(model)
     num_blocks = NUM_PROMPTS * (PROMPT_TOKENS + OUTPUT_TOKENS) // BLOCK_SIZE
-    if model == "random":
-        return TorchRunner(
-            RANDOM_CONFIG, random_weights(0), num_blocks=num_blocks, block_size=BLOCK_SIZE
-        )
-    return TorchRunner.from_gguf(find_model(model), num_blocks=num_blocks, block_size=BLOCK_SIZE)
+    return TorchRunner(opened.config, opened.weights, num_blocks=num_blocks, block_size=BLOCK_SIZE)
 
 
 def _check_answers(runner: ModelRunner, prompts: list[tuple[int, ...]]) -> None:

@@ -2,11 +2,8 @@
 
 import dataclasses
 import time
-from pathlib import Path
 
 from engine.block_moves import apply_moves
-from engine.model.gguf_file import GgufFile
-from engine.model.llama_gguf import read_config, read_weights
 from engine.model.paged_model import (
     CacheSettings,
     ModelConfig,
@@ -56,25 +53,6 @@ class TorchRunner:
         self._model, self._kv, self._device = built.model, built.cache, built.device
         self._eos_token_ids = eos_token_ids
         self._sampler = StepSampler()
-
-    @classmethod
-    def from_gguf(cls, path: Path, *, num_blocks: int, block_size: int) -> "TorchRunner":
-        """Load a GGUF file in fp32 on the CPU.
-
-        Raises:
-            GgufError: The file cannot be read or is no Llama-family model.
-        """
-        with GgufFile(path) as file:
-            config = read_config(file)
-            weights = read_weights(file, config)
-            eos = file.metadata.get("tokenizer.ggml.eos_token_id")
-        return cls(
-            config,
-            weights,
-            num_blocks=num_blocks,
-            block_size=block_size,
-            eos_token_ids=(eos,) if isinstance(eos, int) else (),
-        )
 
     @property
     def kv(self) -> PagedCache:
