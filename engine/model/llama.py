@@ -1,14 +1,13 @@
 """A Llama-family decoder in torch over the paged KV cache.
 
 One forward pass takes a step's mixed batch (decodes and prefill chunks as rows of one matrix).
-Projections are fused (query, key and value; gate and up), stored [in, out] so that each is one
-`mm` into a buffer that lives from step to step, and residuals are added inside the multiplication.
+Projections are fused (query, key and value; gate and up), and residuals are added inside the
+multiplication; how it is done is up to `engine.model.projection`.
 
 Source: Touvron et al. 2023 (arXiv:2302.13971); rotary embedding in its interleaved form, Su et al.
 2021 (arXiv:2104.09864) section 3.4.2, one complex product for all query and key heads.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -18,6 +17,7 @@ from torch.nn import functional
 from engine.model.attention import AttentionBackend, PagedAttention
 from engine.model.kv_tensors import KvShape, KvTensors
 from engine.model.layer_windows import LayerWindows
+from engine.model.projection import Projection, output_head, projection
 from engine.model.rotary import RopeScaling, rotary_table, rotate_in_place
 from engine.model.step_batch import StepBatch
 
@@ -86,13 +86,35 @@ class Workspace:
     """Activations that live from step to step; views of the first `num_tokens` rows."""
 
     def __init__(self, config: LlamaConfig, like: Tensor, num_tokens: int) -> None:
-        heads = config.num_heads + 2 * config.num_kv_heads
         self.num_tokens = num_tokens
         self.hidden = like.new_empty(num_tokens, config.hidden_size)
-        self.query_key_value = like.new_empty(num_tokens, heads * config.head_dim)
         self.attended = like.new_empty(num_tokens, config.num_heads * config.head_dim)
-        self.gate_up = like.new_empty(num_tokens, 2 * config.intermediate_size)
         self.activated = like.new_empty(num_tokens, config.intermediate_size)
+
+
+@dataclass(frozen=True, slots=True)
+class _Layer:
+    """One layer, ready to run."""
+
+    attention_norm: Tensor
+    query_key_value: Projection
+    query_key_value_bias: Tensor | None
+    attention_output: Projection
+    mlp_norm: Tensor
+    gate_up: Projection
+    down: Projection
+
+    @classmethod
+    def of(cls, weights: LlamaLayer) -> "_Layer":
+        return cls(
+            attention_norm=weights.attention_norm,
+            query_key_value=projection(weights.query_key_value),
+            query_key_value_bias=weights.query_key_value_bias,
+            attention_output=projection(weights.attention_output),
+            mlp_norm=weights.mlp_norm,
+            gate_up=projection(weights.gate_up),
+            down=projection(weights.down),
+        )
 
 
 class LlamaModel:
@@ -118,7 +140,9 @@ class LlamaModel:
                 prepares for tables of its own.
         """
         self.config = config
-        self._weights = weights
+        # Not the weights themselves: what was packed can be let go once it is loaded.
+        self._embedding, self._norm = weights.embedding, weights.norm
+        self._layers = [_Layer.of(layer) for layer in weights.layers]
         self._attention = attention or PagedAttention(kv, num_heads=config.num_heads)
         self._window_attention = self._attention
         if config.windows.are_mixed:
@@ -139,20 +163,20 @@ class LlamaModel:
             Logits, [len(batch.sampled), vocab_size] fp32.
         """
         space = self._reserve(batch)
-        weights, num = self._weights, batch.num_tokens
-        hidden = torch.index_select(weights.embedding, 0, batch.token_ids, out=space.hidden[:num])
+        num = batch.num_tokens
+        hidden = torch.index_select(self._embedding, 0, batch.token_ids, out=space.hidden[:num])
         rotation = self._rotation.index_select(0, batch.positions)[:, None]
-        for index, layer in enumerate(weights.layers):
+        for index, layer in enumerate(self._layers):
             attended = self._attend(index, layer, hidden, rotation, batch)
             if index == self.config.num_layers - 1:
                 # Only sampled rows are needed from here on.
                 hidden = hidden.index_select(0, batch.sampled_rows)
                 attended = attended.index_select(0, batch.sampled_rows)
             if len(hidden):
-                hidden.addmm_(attended, layer.attention_output)
-                self._add_mlp(layer, hidden)
+                hidden = layer.attention_output.add_to(hidden, attended)
+                hidden = self._add_mlp(layer, hidden)
         normed = functional.rms_norm(
-            hidden, (self.config.hidden_size,), weights.norm, self.config.norm_epsilon
+            hidden, (self.config.hidden_size,), self._norm, self.config.norm_epsilon
         )
         return self._project_to_vocabulary(normed).float()
 
@@ -161,18 +185,18 @@ class LlamaModel:
         if batch.windowed is not None:
             self._window_attention.prepare(batch.windowed)
         if batch.num_tokens > self._workspace.num_tokens:
-            self._workspace = Workspace(self.config, self._weights.embedding, batch.num_tokens)
+            self._workspace = Workspace(self.config, self._embedding, batch.num_tokens)
         return self._workspace
 
     def _attend(
-        self, index: int, layer: LlamaLayer, hidden: Tensor, rotation: Tensor, batch: StepBatch
+        self, index: int, layer: _Layer, hidden: Tensor, rotation: Tensor, batch: StepBatch
     ) -> Tensor:
         """Project, rotate, store and attend; [num_tokens, num_heads * head_dim]."""
         config, space, num = self.config, self._workspace, len(hidden)
         normed = functional.rms_norm(
             hidden, (config.hidden_size,), layer.attention_norm, config.norm_epsilon
         )
-        projected = torch.mm(normed, layer.query_key_value, out=space.query_key_value[:num])
+        projected = layer.query_key_value(normed)
         if layer.query_key_value_bias is not None:
             projected.add_(layer.query_key_value_bias)
         heads = projected.view(num, -1, config.head_dim)
@@ -188,29 +212,12 @@ class LlamaModel:
         attention(index, seen, query=query, key=key, value=value, out=attended)
         return attended
 
-    def _add_mlp(self, layer: LlamaLayer, hidden: Tensor) -> None:
+    def _add_mlp(self, layer: _Layer, hidden: Tensor) -> Tensor:
+        """Return `hidden` plus what the layer's gated MLP makes of it."""
         config, space, num = self.config, self._workspace, len(hidden)
         normed = functional.rms_norm(
             hidden, (config.hidden_size,), layer.mlp_norm, config.norm_epsilon
         )
-        gate, up = torch.mm(normed, layer.gate_up, out=space.gate_up[:num]).chunk(2, dim=1)
+        gate, up = layer.gate_up(normed).chunk(2, dim=1)
         activated = torch.mul(functional.silu(gate), up, out=space.activated[:num])
-        hidden.addmm_(activated, layer.down)
-
-
-def output_head(weight: Tensor) -> Callable[[Tensor], Tensor]:
-    """Return the product with the output matrix, by the quickest way this machine has.
-
-    The matrix is a fifth of a small model's weights and is multiplied with a few rows only, where
-    oneDNN's packed layout takes two thirds of the time of the plain one; it costs a second copy.
-    """
-    has_packing = hasattr(torch.ops.mkldnn, "_linear_pointwise")
-    if weight.device.type != "cpu" or weight.dtype != torch.float32 or not has_packing:
-        return lambda rows: functional.linear(rows, weight)
-    packed = torch.ops.mkldnn._reorder_linear_weight(weight, 16)
-
-    def project(rows: Tensor) -> Tensor:
-        scores: Tensor = torch.ops.mkldnn._linear_pointwise(rows, packed, None, "none", [], "")
-        return scores
-
-    return project
+        return layer.down.add_to(hidden, activated)

@@ -14,9 +14,9 @@ from torch import Tensor
 from torch.nn import functional
 
 from engine.model.layer_windows import LayerWindows
-from engine.model.llama import output_head
 from engine.model.mla_attention import LatentAttention, LatentHeads
 from engine.model.mla_cache import LatentCache, LatentShape
+from engine.model.projection import output_head
 from engine.model.rotary import rotary_table, rotate_in_place
 from engine.model.step_batch import StepBatch
 

@@ -5,7 +5,7 @@ import torch
 
 from engine.model.attention import PagedAttention
 from engine.model.kv_tensors import KvShape, KvTensors
-from engine.model.llama import output_head
+from engine.model.projection import output_head
 from engine.model.step_batch import pack_step
 from engine.runner import NO_TOKEN, BlockMove, MoveKind, StepPlan
 from engine.sampling_params import SamplingParams
