@@ -114,6 +114,9 @@ def test_a_missing_model_says_how_to_get_it(tmp_path, capsys):
         (("--max-context", "1"), "max_context"),
         (("--max-batch", "9", "--token-budget", "4"), "token_budget"),
         (("--fault", "nonsense"), "leak_on_cancel"),
+        (("--preemption", "swap"), "host_blocks of at least 1"),
+        (("--tier", "batch:speed=9"), "step-tokens=TOKENS"),
+        (("--tenant-quota", "acme:floor=9,ceiling=4"), "at most max_blocks (4)"),
         (("--engine", "../elsewhere"), "cannot name a directory"),
     ],
 )

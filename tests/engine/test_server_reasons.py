@@ -67,7 +67,7 @@ CASES = (
     Case(
         RejectReason.POOL_TIMEOUT,
         {"prompt": [2] * 200, "max_tokens": 1},
-        headers={"x_kvpulse_queue_timeout_ms": "60"},
+        headers={"x_kvpulse_queue_timeout_ms": "250"},
         before=(LONG,),
         state=(1, 0),
         type="Service Unavailable",
@@ -76,7 +76,7 @@ CASES = (
         RejectReason.DEADLINE,
         {"prompt": [1]},
         arguments=("--max-batch", "1"),
-        headers={"x_kvpulse_timeout_ms": "60"},
+        headers={"x_kvpulse_timeout_ms": "250"},
         before=(LONG,),
         state=(1, 0),
         type="Gateway Timeout",

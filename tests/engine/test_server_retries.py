@@ -133,8 +133,8 @@ def test_what_can_never_be_served_is_tried_once(tmp_path, pauses, asked, error):
 @pytest.mark.parametrize(
     ("arguments", "headers", "status", "reason"),
     [
-        (("--num-blocks", "24"), {"x-kvpulse-queue-timeout-ms": "40"}, 503, "pool_timeout"),
-        (("--max-batch", "1"), {"x-kvpulse-queue-timeout-ms": "40"}, 504, "deadline"),
+        (("--num-blocks", "24"), {"x-kvpulse-queue-timeout-ms": "250"}, 503, "pool_timeout"),
+        (("--max-batch", "1"), {"x-kvpulse-queue-timeout-ms": "250"}, 504, "deadline"),
         (("--num-blocks", "24", "--high-watermark", "0.4"), {}, 503, "above_watermark"),
     ],
 )
