@@ -66,6 +66,7 @@ def step_of(rows=ROWS, *, block_size=16, window=None, dtype=torch.float32, kv_fo
         block_size=block_size,
         device=torch.device("cpu"),
         window=window,
+        cache_rounds=kv.rounds,
     )
     heads = NUM_HEADS + 2 * NUM_KV_HEADS
     projected = torch.randn(batch.num_tokens, heads, HEAD_DIM, generator=generator).to(dtype)
@@ -89,9 +90,7 @@ def test_triton_attends_as_torch_does(block_size, window):
 
 @pytest.mark.parametrize("name", KV_FORMATS)
 def test_triton_reads_and_writes_every_kv_format_as_it_is_stored(name):
-    # No first chunks: torch attends from those to their own rows before they are rounded.
-    rows = [(40, 1), (17, 5), (30, 1)]
-    step, other = (step_of(rows, kv_format=KV_FORMATS[name]) for _ in range(2))
+    step, other = (step_of(kv_format=KV_FORMATS[name]) for _ in range(2))
 
     out = step.run(TritonAttention(step.kv, num_heads=NUM_HEADS))
 
@@ -134,8 +133,7 @@ def test_flashinfer_is_called_as_documented_and_attends_as_torch_does(dtype, win
 
 
 def test_flashinfer_reads_an_fp8_cache():
-    rows = [(40, 1), (17, 5)]
-    step = step_of(rows, dtype=torch.float16, kv_format=KV_FORMATS["fp8"])
+    step = step_of(dtype=torch.float16, kv_format=KV_FORMATS["fp8"])
 
     out = step.run(FlashInferAttention(step.kv, num_heads=NUM_HEADS, package=FakeFlashInfer()))
 
@@ -190,12 +188,14 @@ def test_tables_of_a_step_cover_every_row_once():
     assert (tables.chunks.max_chunk, tables.chunks.max_context) == (21, 33)
 
 
-def test_the_engine_gives_the_same_tokens_with_triton_as_with_torch():
+@pytest.mark.parametrize("kv_format", [None, "int8"])
+def test_the_engine_gives_the_same_tokens_with_triton_as_with_torch(kv_format):
     workload = Workload([[5, 9, 200, 31, 7], [5, 9, 200, 31, 8, 2, 77], [1]], num_outputs=3)
+    settings = {"block_size": 4, "kv_format": kv_format}
 
     answers = {
         name: run_engine(
-            runner_of(random_model(), block_size=4, attention=name),
+            runner_of(random_model(), attention=name, **settings),
             workload,
             max_batch=4,
             token_budget=8,

@@ -74,11 +74,11 @@ def test_triton_is_what_a_gpu_gets_unasked():
 
 
 @pytest.mark.parametrize("kv_format", ["int8", "fp16"])
-def test_triton_reads_compressed_caches_about_as_torch_does(kv_format):
-    # A first chunk attends to its own rows before (torch) or after (triton) they are rounded.
+def test_triton_reads_compressed_caches_as_torch_does(kv_format):
     got, expected = (answers_of(name, kv_format=kv_format) for name in ("triton", "torch"))
 
-    assert share_of_equal_tokens(got, expected) > 0.6
+    # A number half way between two codes may be rounded either way, and a token turn on it.
+    assert share_of_equal_tokens(got, expected) > 0.9
 
 
 @pytest.mark.parametrize(("package", "block_size"), [("flash_attn", 256), ("flashinfer", 16)])
