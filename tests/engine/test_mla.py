@@ -9,6 +9,7 @@ from torch.nn import functional
 from engine.model.kv_formats import KV_FORMATS, kv_format
 from engine.model.mla_cache import LatentCache, LatentShape
 from engine.model.random_mla import RANDOM_MLA_CONFIG, random_mla_weights
+from engine.policy.scheduling_policy import PreemptionPolicy
 from engine.runner import StepPlan
 from tests.engine.factories_model import (
     Workload,
@@ -184,3 +185,21 @@ def test_the_engine_answers_over_latents_as_each_request_alone(num_blocks, setti
         alone = runner_of(model, block_size=BLOCK_SIZE)
         sequence = sequence_of(prompt, blocks=range(64), block_size=BLOCK_SIZE)
         assert answer == [run_step(alone, [sequence])[0] for _ in range(12)]
+
+
+@pytest.mark.parametrize("name", ["fp32", "int8", "fp8"])
+def test_latents_that_were_swapped_to_the_host_answer_as_if_they_had_stayed(name):
+    model = (RANDOM_MLA_CONFIG, random_mla_weights(3))
+    workload = Workload([tokens(40, seed=seed) for seed in range(6)], num_outputs=24)
+
+    runner = runner_of(
+        model, num_blocks=24, block_size=BLOCK_SIZE, kv_format=name, num_host_blocks=40
+    )
+    swapping = {"host_blocks": 40, "preemption": PreemptionPolicy.SWAP, "prefix_caching": False}
+    answers = run_engine(runner, workload, max_batch=6, watermark_ratio=0.0, **swapping)
+
+    assert answers.preemptions > 0
+    for prompt, answer in zip(workload.prompts, answers.token_ids, strict=True):
+        alone = runner_of(model, block_size=BLOCK_SIZE, kv_format=name)
+        sequence = sequence_of(prompt, blocks=range(8), block_size=BLOCK_SIZE)
+        assert answer == [run_step(alone, [sequence])[0] for _ in range(24)]
