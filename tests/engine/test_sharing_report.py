@@ -151,13 +151,21 @@ def test_every_64th_call_is_timed_and_stands_for_the_others():
 
 
 def test_a_replay_says_what_sharing_gave(tmp_path, capsys):
-    arguments = ["workload", "--seconds", "20", "--journal", str(tmp_path)]
+    trace = tmp_path / "trace.jsonl"
+    rows = [
+        {"timestamp": 100 * i, "input_length": 1_100, "output_length": 4, "hash_ids": [1, 2, i]}
+        for i in range(3, 8)
+    ]
+    trace.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    arguments = [str(trace), "--tenants", "1", "--journal", str(tmp_path)]
+
     assert replay.main([*arguments, "--json", "--prefix-index", "radix"]) == 0
     sharing = json.loads(capsys.readouterr().out)["sharing"]
-    assert sharing["lookups"]["num_calls"] > 0
-    assert sharing["tokens_queried"] >= sharing["tokens_not_recomputed"] > 0
+    assert sharing["tokens_queried"] == 5 * 1_100
+    assert sharing["tokens_not_recomputed"] == 4 * 1_024
+    assert sharing["lookups"]["num_calls"] >= 5
 
     assert replay.main(arguments) == 0
     text = capsys.readouterr().out
-    assert "tokens not computed again" in text
+    assert "tokens not computed again     4,096" in text
     assert "lookups" in text
