@@ -253,6 +253,7 @@ def test_computing_in_bf16_stays_near_fp32(tmp_path):
 
 
 @pytest.mark.model
+@pytest.mark.slow
 def test_smollm2_as_a_folder_answers_as_the_gguf_does(tmp_path):
     config, weights = smollm2()
     folder = smollm2_as_folder(smollm2_path(), tmp_path, config)
