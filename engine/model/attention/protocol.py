@@ -57,7 +57,7 @@ class AttentionBackend(Protocol):
 class AttentionUnavailableError(EngineError):
     """The attention asked for cannot run here: unknown, not installed, or made for other memory."""
 
-    exit_code = 3
+    exit_code = 2
 
     def __init__(self, name: str, reason: str, *, instead: str) -> None:
         super().__init__(f"attention {name!r} cannot run here: {reason}; {instead}")
