@@ -5,7 +5,7 @@ request end together then; the reason for a rejection is kept until somebody tak
 """
 
 from engine.admission import Rejection
-from engine.faults.protocol import FaultInjector
+from engine.faults.protocol import FaultInjector, NoFaults
 from engine.policy.deadlines import Deadlines
 from engine.policy.never_fits import most_blocks
 from engine.policy.ranking import Ranking
@@ -46,6 +46,7 @@ class Endings:
         self._ranking = ranking
         self._deadlines = deadlines
         self._faults = faults
+        self._may_misbehave = type(faults) is not NoFaults
 
     def end(self, seq: Sequence, reason: FinishReason) -> None:
         """Take a live sequence out, wherever it is; its blocks go back first."""
@@ -146,6 +147,9 @@ class Endings:
             assert self._state.swapper is not None, "it was swapped out"
             self._state.swapper.drop(seq)
         if not table.block_ids:
+            return
+        if not self._may_misbehave:
+            pool.free(seq.seq_id, table.give_up(), seq.tenant, seq.tier)
             return
         lost = self._faults.kept_at_end(seq.seq_id, table.held_ids, reason)
         if lost:

@@ -93,12 +93,11 @@ class Entry:
         self, seq: Sequence, level: int, flags: int, plan: StepPlan, budget: StepBudget
     ) -> bool:
         """Let running sequences that it outranks give way; False if nobody does."""
-        if flags & ~(POOL | QUOTA | SLOTS):
-            return False
-        end, lineup = self.pass_end(budget), self._state.lineup
+        lineup = self._state.lineup
         running = lineup.running
-        if not running or not self._state.config.policy.preempt_for_waiting:
+        if not running or running[-1].rank_ns <= seq.rank_ns or flags & ~(POOL | QUOTA | SLOTS):
             return False
+        end = self.pass_end(budget)
         blocks = self._rules.blocks_asked(seq, level, end) - self._state.pool.num_available
         if flags & QUOTA:
             blocks = max(blocks, level - self._state.quotas.headroom(seq.tenant))

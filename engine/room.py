@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from engine.block_pool import BlockPool
 from engine.config import EngineConfig
-from engine.lineup import NOBODY, group_of
+from engine.lineup import NOBODY
 from engine.policy.tenant_quotas import TenantQuotas
 from engine.sequence import Sequence
 from kvpulse.events import WaitFlag
@@ -39,15 +39,18 @@ class RoomRules:
 
     def __init__(self, config: EngineConfig, pool: BlockPool, quotas: TenantQuotas) -> None:
         self.quotas = quotas
-        self._config = config
         self._pool = pool
+        # The blocks that the admission of each tier leaves alone while others run.
+        self._watermarks = [
+            config.watermark_blocks
+            if tier.watermark_ratio is None
+            else int(config.total_blocks * tier.watermark_ratio)
+            for tier in config.policy.tiers
+        ]
 
-    def watermark(self, tier: int) -> int:
-        """Return the blocks that the admission of a tier leaves alone while others run."""
-        ratio = self._config.policy.tiers[tier].watermark_ratio
-        if ratio is None:
-            return self._config.watermark_blocks
-        return int(self._config.total_blocks * ratio)
+    def watermarks(self, end: PassEnd) -> list[int]:
+        """Return for each tier what it leaves alone now, if no samples of its own run."""
+        return [0] * len(self._watermarks) if end.only_root == NOBODY else self._watermarks
 
     def blocks_asked(self, seq: Sequence, level: int, end: PassEnd) -> int:
         """Return how many blocks have to be available for a sequence that would take `level`.
@@ -61,13 +64,15 @@ class RoomRules:
                 return level
             level += quotas.kept_from(seq.tenant)
         if end.only_root not in (NOBODY, seq.root_id):  # its own samples are no strangers
-            level += self.watermark(seq.tier)
+            level += self._watermarks[seq.tier]
         return level
 
     def obstacles(self, seq: Sequence, level: int, end: PassEnd) -> int:
         """Return what forbids the admission of a sequence, all others that wait left aside."""
         flags = BUDGET if end.spent[seq.tier] else 0
-        places = sum(member.num_slots_reserved for member in group_of(seq))
+        places = seq.num_slots_reserved
+        if seq.gang is not None:
+            places = sum(member.num_slots_reserved for member in seq.gang.members)
         if places > end.places_free:
             flags |= SLOTS
         if self.quotas.enabled and level > self.quotas.headroom(seq.tenant):

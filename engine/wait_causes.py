@@ -21,7 +21,7 @@ from collections.abc import Sequence as Seq
 from engine.block_table import blocks_for
 from engine.lineup import group_of
 from engine.prefix_index.protocol import PrefixHit
-from engine.room import BUSY, PassEnd, RoomRules, Standing
+from engine.room import BEHIND, BUDGET, BUSY, POOL, SLOTS, PassEnd, RoomRules, Standing
 from engine.scheduling_state import SchedulingState
 from engine.sequence import NEVER, Sequence, SequenceStatus
 from kvpulse.events import WaitCause
@@ -90,7 +90,10 @@ class WaitJudge:
             and not self.rules.quotas.enabled
         ):
             return
-        self._judge_all(waiting, end, available)
+        if self.rules.quotas.enabled or self._state.lineup.most_places_asked > 1:
+            self._judge_all(waiting, end, available)
+        else:
+            self._judge_plain(waiting, end, available)
         self._pool.touched.clear()
         self._end = end
 
@@ -117,6 +120,37 @@ class WaitJudge:
                 for member in seq.gang.members:
                     self._find(member, flags or BUSY, blocker)
                 index += len(seq.gang.members)
+
+    def _judge_plain(self, waiting: Seq[Sequence], end: PassEnd, available: int) -> None:
+        """Do as `_judge_all`, at a third of its cost, where all take one place and no quota is set.
+
+        Then `Standing` comes down to the first one that waits for blocks.
+        """
+        watermarks = self.rules.watermarks(end)
+        places = SLOTS if end.places_free < 1 else 0
+        shared = [places | (BUDGET if spent else 0) for spent in end.spent]
+        lowest_refused, highest_fitting, blocker = NEVER, 0, 0
+        touched = self._pool.touched
+        for seq in waiting:
+            level = seq.wait_level
+            if seq.wait_watched is None or seq.seq_id in touched:
+                level = self._measure(seq)
+            tier = seq.tier
+            level += watermarks[tier]
+            flags, behind = shared[tier], 0
+            if level > available:
+                flags |= POOL
+                lowest_refused = min(lowest_refused, level)
+                blocker = blocker or seq.seq_id
+            else:
+                highest_fitting = max(highest_fitting, level)
+                if blocker:
+                    flags |= BEHIND
+                    behind = 0 if places else blocker  # named when it is the cause
+            flags = flags or BUSY
+            if flags != seq.wait_flags or behind != seq.wait_blocker:
+                self._find(seq, flags, behind)
+        self._lowest_refused, self._highest_fitting = lowest_refused, highest_fitting
 
     def _find(self, seq: Sequence, flags: int, blocker: int) -> None:
         """Give a sequence its verdict."""

@@ -112,6 +112,8 @@ class VictimChooser:
         groups: list[list[Sequence]] = []
         seen: set[int] = set()
         for other in reversed(self._lineup.running):
+            if other.rank_ns <= seq.rank_ns:
+                break  # so do all before it
             if other.seq_id in seen or not outranks(seq, other):
                 continue
             group = group_of(other)
