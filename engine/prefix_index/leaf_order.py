@@ -42,8 +42,16 @@ class LeafOrder:
 
     def take_oldest(self, n: int) -> list[int]:
         """Remove and return the next `n` leaves, in order; the tree loses them."""
-        cached = self._pool.num_cached
-        return [self._take(cached - i) for i in range(n)]
+        queues, cached = self._queues, self._pool.num_cached
+        taken: list[int] = []
+        while len(taken) < n:
+            leaves = self._tree.take_leaves(queues.take_oldest(n - len(taken)))
+            if leaves.inner:
+                queues.append(leaves.inner, 0)
+                self.num_put_back += len(leaves.inner)
+            # Where leaves are rare, each is looked for by itself.
+            taken += leaves.taken or [self._take(cached - len(taken))]
+        return taken
 
     def _take(self, num_cached: int) -> int:
         queues, tree = self._queues, self._tree

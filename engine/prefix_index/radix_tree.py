@@ -48,6 +48,13 @@ class Descent(NamedTuple):
     end: Place
 
 
+class Leaves(NamedTuple):
+    """Of some blocks, those that were taken out of the tree, and those that something follows."""
+
+    taken: list[int]
+    inner: list[int]
+
+
 class RadixTree:
     """The tree of one pool."""
 
@@ -141,6 +148,32 @@ class RadixTree:
         else:
             self._drop(node)
         return True
+
+    def take_leaves(self, block_ids: list[int]) -> Leaves:
+        """Take out, one after the other, those blocks that nothing follows."""
+        node_of = self._node_of
+        taken: list[int] = []
+        inner: list[int] = []
+        shortened: dict[int, Node] = {}
+        for block_id in block_ids:
+            node = node_of[block_id]
+            if node is None:
+                taken.append(block_id)
+                continue
+            blocks = node.blocks
+            if node.children or blocks[-1] != block_id:
+                inner.append(block_id)
+                continue
+            taken.append(block_id)
+            node_of[block_id] = None
+            blocks.pop()
+            if not blocks:
+                self._drop(node)
+            else:
+                shortened[id(node)] = node
+        for node in shortened.values():  # a key is cut once, however many blocks its edge lost
+            node.key = node.key[: len(node.blocks) * node.width]
+        return Leaves(taken, inner)
 
     def take_branch(self, block_id: int) -> list[int]:
         """Take a block out together with all that follows it; return their ids."""
