@@ -10,6 +10,8 @@ from importlib.util import find_spec
 import pytest
 import torch
 
+from engine.model.kv_formats import KV_FORMATS
+from engine.model.kv_tensors import KvShape, KvTensors
 from engine.model.llama import LlamaWeights
 from tests.engine.factories_model import Workload, random_model, run_engine, runner_of
 
@@ -63,6 +65,30 @@ def share_of_equal_tokens(one, other):
                 break
             equal += 1
     return equal / sum(map(len, one))
+
+
+def test_blocks_swapped_to_pinned_memory_come_back_bit_for_bit():
+    kv = KvTensors(
+        KvShape(2, 6, 16, 2, 16),
+        dtype=torch.float16,
+        kv_format=KV_FORMATS["int8"],
+        num_host_blocks=4,
+        device="cuda",
+    )
+    tensors = [*kv.keys, *kv.values, *kv.key_scales, *kv.value_scales]
+    for tensor in tensors:
+        tensor.copy_((torch.randn(tensor.shape) * 50).to(tensor.dtype))
+    before = [tensor.clone() for tensor in tensors]
+
+    kv.swap_out([(1, 3), (4, 0)])
+    for tensor in tensors:
+        tensor.zero_()
+    kv.swap_in([(3, 5), (0, 2)])
+    kv.copy_blocks([(5, 0), (2, 5)])
+
+    for old, new in zip(before, tensors, strict=True):
+        assert torch.equal(new[[0, 5, 2]], old[[1, 4, 4]])
+        assert not new[[1, 3, 4]].any()
 
 
 def test_triton_gives_the_greedy_tokens_of_torch():
