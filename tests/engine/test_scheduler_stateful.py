@@ -2,7 +2,13 @@
 
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
 from engine.policy.scheduling_policy import PreemptionPolicy, TenantPolicy, TierPolicy
 from tests.engine.factories_policy import MS, Watched, ask
@@ -60,6 +66,7 @@ class EngineMachine(RuleBasedStateMachine):
 
     @initialize(config=ENGINES)
     def open(self, config):
+        self.config = config
         self.watched = Watched(**config)
 
     @rule(requests=st.lists(REQUESTS, min_size=1, max_size=5))
@@ -107,10 +114,30 @@ class EngineMachine(RuleBasedStateMachine):
         engine._pool.restore(engine.config.total_blocks)
         self.watched.check()
 
+    @precondition(lambda self: len(self.watched.live) > 2)
+    @rule(request=REQUESTS)
+    def drain(self, request):
+        """Shut down in the state reached: what is live ends by itself, and nothing new is taken."""
+        self.watched.engine.begin_drain()
+        assert not self.watched.submit(request).accepted
+        self.end(self.watched.finish)
+
+    @precondition(lambda self: len(self.watched.live) > 2)
+    @rule()
+    def close(self):
+        """Shut down in the state reached, at once."""
+        self.watched.engine.close()
+        self.watched.dropped.update(self.watched.accepted)
+        self.end(self.watched.finish)
+
+    def end(self, finish):
+        finish()
+        type(self).num_acts += self.watched.num_acts
+        self.watched = Watched(**self.config)
+
     def teardown(self):
         if hasattr(self, "watched"):
-            self.watched.finish()
-            type(self).num_acts += self.watched.num_acts
+            self.end(self.watched.finish)
 
 
 def test_ten_thousand_random_operations_leave_every_engine_consistent():
@@ -118,7 +145,7 @@ def test_ten_thousand_random_operations_leave_every_engine_consistent():
 
     run_state_machine_as_test(
         EngineMachine,
-        settings=settings(max_examples=200, stateful_step_count=40, deadline=None),
+        settings=settings(max_examples=220, stateful_step_count=40, deadline=None),
     )
 
     assert EngineMachine.num_acts >= 10_000
