@@ -25,6 +25,7 @@ NEED_TORCH = (
     "engine/test_kv_quality.py",
     "engine/test_llama_gguf.py",
     "engine/test_mla*.py",
+    "engine/test_engine_same_tokens.py",
     "engine/test_model_bench.py",
     "engine/test_model_same_answers.py",
     "engine/test_sampling_draws.py",

@@ -13,8 +13,8 @@ from engine.pool_results import AllocationRefusal
 from engine.simulation.simulated_run import Simulation
 from engine.simulation.simulated_runner import SimulatedRunner
 from tests.agent.factories_ledger import follow
+from tests.engine.factories_branching import BLOCK, branching_workload
 from tests.engine.factories_pool_world import EventLedger
-from tests.engine.test_prefix_indexes import BLOCK, KINDS, branching_workload
 
 
 def cached_pool(total=6, *, tiers=(0,) * 6):
@@ -141,7 +141,7 @@ def test_a_recount_raises_where_a_sum_is_wrong(spoil):
         pool.check()
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ["off", "hash", "radix"])
 def test_the_agent_follows_a_pool_that_shrinks_and_grows_over_each_index(kind, tmp_path):
     config = EngineConfig(
         total_blocks=500,

@@ -1,11 +1,9 @@
 """The same work over each prefix index: same answers, same laws; what is found is what differs."""
 
-import random
 from itertools import pairwise
 
 import pytest
 
-from engine.block_hashers import mix
 from engine.clock import VirtualClock
 from engine.config import EngineConfig
 from engine.open_engine import JournalSettings, open_engine
@@ -14,88 +12,14 @@ from engine.prefix_index.opening import open_prefix_index
 from engine.prefix_index.radix_index import RadixIndex
 from engine.request import Request, SimulatedContent
 from engine.runner import RunnerDescription
-from engine.sampling_params import SamplingParams
 from engine.sequence import Sequence
 from engine.simulation.simulated_run import Simulation
 from engine.simulation.simulated_runner import SimulatedRunner
-from engine.simulation.trace_requests import TimedRequest
+from tests.engine.factories_branching import BLOCK, branching_workload
 from tests.engine.factories_ledger import PlainLedger
-from tests.engine.factories_model import Workload, random_model, run_engine, runner_of
 from tests.engine.factories_pool_world import HASHES, PoolWorld
 
 KINDS = ("off", "hash", "radix")
-SEED = 20_261_130
-BLOCK = 16
-
-
-def branching_prompts(count):
-    """Return prompts of 20 to 70 tokens that branch off each other, some of them twice."""
-    source = random.Random(SEED)
-    prompts = [[source.randrange(512) for _ in range(30)]]
-    while len(prompts) < count:
-        stem = source.choice(prompts)
-        more = [source.randrange(512) for _ in range(source.randint(4, 24))]
-        prompt = (stem[: source.randint(8, len(stem))] + more)[:70]
-        prompts += [prompt] * source.choice((1, 1, 2))
-    return prompts[:count]
-
-
-def test_answers_of_the_torch_model_do_not_depend_on_the_index():
-    workload = Workload(branching_prompts(14), 12)
-
-    answers = {
-        kind: run_engine(
-            runner_of(random_model(), num_blocks=48, block_size=4),
-            workload,
-            prefix_index=kind,
-            max_batch=6,
-            token_budget=64,
-        )
-        for kind in KINDS
-    }
-
-    assert answers["hash"].token_ids == answers["off"].token_ids
-    assert answers["radix"].token_ids == answers["off"].token_ids
-    assert answers["radix"].prefix_hit_tokens > 0
-    assert any(answer.preemptions for answer in answers.values()), "the pool was too large"
-
-
-def branching_workload(*, num_requests, seed=SEED):
-    """Return requests that go on from or branch off earlier ones, in bursts of up to three.
-
-    A third of them belong to the batch tier.
-    """
-    source = random.Random(seed)
-    now_ns, next_id = 0, 10
-    paths = [[1, 2, 3, 4]]
-    requests = []
-    for number in range(num_requests):
-        now_ns += int(source.expovariate(20) * 1e9)
-        stem = source.choice(paths[-40:])
-        stem = stem[: source.choice((len(stem), len(stem), max(2, len(stem) // 2)))]
-        num_new = source.randint(4, 20)
-        path = (stem + list(range(next_id, next_id + num_new)))[:120]
-        next_id += num_new
-        paths.append(path)
-        for _ in range(source.choice((1, 1, 3))):
-            content = SimulatedContent(
-                len(path) * BLOCK + source.randrange(BLOCK),
-                source.randint(8, 64),
-                chained(path),
-            )
-            sampling = SamplingParams(max_tokens=64)
-            tier = int(number % 3 == 0)
-            request = Request(sampling=sampling, tier=tier, simulated=content)
-            requests.append(TimedRequest(now_ns, request))
-    return requests
-
-
-def chained(path):
-    """Return an identity for each block of a path, one built on the other."""
-    hashes = [mix(path[0])]
-    for part in path[1:]:
-        hashes.append(mix(hashes[-1] ^ mix(part)) or 1)
-    return tuple(hashes)
 
 
 def simulate(kind, requests, folder=None, **settings):

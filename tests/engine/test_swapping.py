@@ -1,20 +1,12 @@
 """Swapping sequences to the host and back: what moves, in which order, and that all is there."""
 
 import pytest
-import torch
 
 from engine.block_moves import apply_moves
-from engine.block_pool import BlockPool
 from engine.block_table import NULL_BLOCK
 from engine.pool_results import AllocationRefusal
-from engine.prefix_index.opening import open_prefix_index
-from engine.request import Request
 from engine.runner import BlockMove, MoveKind, StepPlan
-from engine.sampling_params import SamplingParams
-from engine.sequence import Sequence
-from engine.swapping import Swapper
-from tests.engine.factories_model import random_model, run_step, runner_of
-from tests.engine.factories_pool_world import HASHES, Memory, PoolWorld
+from tests.engine.factories_pool_world import Memory, PoolWorld
 
 OUT, IN, COPY = MoveKind.SWAP_OUT, MoveKind.SWAP_IN, MoveKind.COPY
 
@@ -223,81 +215,3 @@ def test_no_moves_ask_nothing():
     steps = Steps()
     apply_moves(steps, [])
     assert steps.batches == []
-
-
-class TorchWorld:
-    """Sequences over the random torch model, a pool and a host pool."""
-
-    def __init__(self, kind="hash"):
-        self.runner = runner_of(random_model(), num_blocks=16, block_size=8, num_host_blocks=16)
-        self.pool = BlockPool(16)
-        self.host_pool = BlockPool(16, host=True)
-        self.index = open_prefix_index(kind, self.pool, block_size=8, hashes=HASHES)
-        self.swapper = Swapper(self.pool, self.host_pool, index=self.index)
-
-    def start(self, seq_id, tokens):
-        seq = Sequence(
-            seq_id, Request(tuple(tokens), SamplingParams(temperature=0.0)), block_size=8
-        )
-        self.index.identify_prompt(seq)
-        seq.block_table.block_ids += self.pool.allocate(seq_id, -(-seq.num_tokens // 8))
-        seq.num_slots = len(seq.block_table) * 8
-        self.index.begin(seq, 0)
-        return seq
-
-    def step(self, seqs, moves=()):
-        for seq in seqs:
-            if seq.num_computed_tokens == seq.num_slots:
-                seq.block_table.block_ids += self.pool.allocate(seq.seq_id, 1)
-                seq.num_slots += 8
-        run_step(self.runner, seqs, block_moves=moves)
-        for seq in seqs:
-            if seq.num_computed_tokens >= seq.next_hash_at:
-                self.index.offer(seq)
-
-    def content(self, seq):
-        """Return the bytes of what is computed of a sequence, on the gpu."""
-        table = seq.block_table.block_ids
-        kv = self.runner.kv
-        parts = [tensor[table].flatten(0, 1) for tensor in (*kv.keys, *kv.values)]
-        return [part[: seq.num_computed_tokens].clone() for part in parts]
-
-
-def prompts():
-    draw = torch.Generator().manual_seed(5)
-    return [torch.randint(0, 512, (n,), generator=draw).tolist() for n in (19, 26)]
-
-
-@pytest.mark.parametrize("kind", ["off", "hash", "radix"])
-def test_generation_with_swaps_is_generation_without_to_the_bit(kind):
-    plain, swapping = TorchWorld(kind), TorchWorld(kind)
-    expected = [plain.start(i + 1, prompt) for i, prompt in enumerate(prompts())]
-    got = [swapping.start(i + 1, prompt) for i, prompt in enumerate(prompts())]
-    for step in range(20):
-        moves = []
-        if step % 3 == 1:
-            moves = swap_there_and_back(swapping, got[step % 2], got[1 - step % 2], step)
-        plain.step(expected)
-        swapping.step(got, moves)
-
-    assert [seq.token_ids for seq in got] == [seq.token_ids for seq in expected]
-    for ours, theirs in zip(got, expected, strict=True):
-        for part, other in zip(swapping.content(ours), plain.content(theirs), strict=True):
-            assert torch.equal(part, other)
-    assert swapping.swapper.num_swapped_in > 20
-    swapping.pool.check()
-
-
-def swap_there_and_back(world, first, second, step):
-    """Swap both out, and both in again into other blocks, in one plan."""
-    plan = StepPlan(step)
-    if step % 2:
-        world.pool.clear_cached()
-    for seq in (first, second):
-        world.swapper.swap_out(seq, plan)
-    world.pool.clear_cached()  # so that everything has to be copied
-    spare = world.pool.allocate(99, 3)
-    for seq in (second, first):
-        assert world.swapper.swap_in(seq, plan) is None
-    world.pool.free(99, spare)
-    return plan.block_moves
