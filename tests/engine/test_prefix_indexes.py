@@ -1,4 +1,4 @@
-"""The same work over each prefix index: same answers, same laws; what is found is what differs."""
+"""The same work over each prefix index: same laws; what is found is what differs."""
 
 from itertools import pairwise
 
