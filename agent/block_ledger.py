@@ -157,7 +157,8 @@ class BlockLedger:
         active ^= was_active
         turned = np.flatnonzero(active)
         record = by_block.record[turned]
-        turns = Turns(by_block.block[turned], record, outcomes.counts[record] > 0)
+        block = by_block.block[turned]
+        turns = Turns(block, record, outcomes.counts[record] > 0, *runs_of(block))
         outlived = NONE if self.host else self.outlived.follow(events, by_block, active, turns)
         del by_block
         flips = self._follow_flips(events, turns, outlived)
@@ -192,7 +193,7 @@ class BlockLedger:
         since, tenant = np.empty_like(t_ns), np.empty_like(own_tenant)
         # Starts and ends take turns: what is before an end is the start it belongs to.
         since[1:], tenant[1:] = t_ns[:-1], own_tenant[:-1]
-        heads, tails = runs_of(block)
+        heads, tails = turns.heads, turns.tails
         touched = block[heads]
         since[heads], tenant[heads] = self.active_since_ns[touched], self.tenant[touched]
         tenant = np.where(starts, own_tenant, tenant)

@@ -1,34 +1,71 @@
-"""Book the waiting behind a named blocker to that blocker, to the nanosecond."""
+"""Book the waiting behind a named blocker to that blocker, to the nanosecond.
+
+Nearly every `wait` record names another blocker than the one before, for all that stand in line at
+once. So blockers are followed, each with how many stand behind it, and not pairs of two.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 
 from agent.request_state import RequestState
 
 Live = dict[int, RequestState]
 
 
-def stand_behind(live: Live, state: RequestState, blocker: int, t_ns: int) -> None:
-    """Book the wait behind the last blocker to it; from now on another is named (0 nobody)."""
-    if state.blocker:
-        before = live.get(state.blocker)
-        if before is not None:
-            before.blocked_others_ns += t_ns - state.blocker_since_ns
-            before.num_behind -= 1
-    state.blocker, state.blocker_since_ns = blocker, t_ns
-    its = live.get(blocker)
-    if its is not None:
-        its.num_behind += 1
+@dataclass(slots=True)
+class Blockers:
+    """How many sequences name each blocker, and up to when their waiting is booked to it."""
 
+    behind: dict[int, int] = field(default_factory=dict)
+    settled_ns: dict[int, int] = field(default_factory=dict)
 
-def settle_blockers(live: Live, t_ns: int) -> None:
-    """Book every wait behind somebody up to a time."""
-    for state in live.values():
-        if state.blocker:
-            stand_behind(live, state, state.blocker, t_ns)
+    def move(self, live: Live, before: int, after: int, number: int, t_ns: int) -> None:
+        """Let some sequences stand behind another blocker; 0 is nobody."""
+        behind, settled_ns = self.behind, self.settled_ns
+        if before:
+            if settled_ns[before] != t_ns:
+                self._settle(live, before, t_ns)
+            behind[before] -= number
+        if after:
+            standing = behind.get(after)
+            if not standing:
+                behind[after], settled_ns[after] = number, t_ns
+                return
+            if settled_ns[after] != t_ns:
+                self._settle(live, after, t_ns)
+            behind[after] = standing + number
 
+    def settle(self, live: Live, t_ns: int) -> None:
+        """Book all waiting behind somebody up to a time."""
+        self.behind = {blocker: number for blocker, number in self.behind.items() if number}
+        self.settled_ns = {blocker: self.settled_ns[blocker] for blocker in self.behind}
+        for blocker in self.behind:
+            self._settle(live, blocker, t_ns)
 
-def booked_at(live: Live, t_ns: int) -> dict[int, int]:
-    """Return what is booked to each blocker that still lives, up to a time."""
-    booked = {state.owner: state.blocked_others_ns for state in live.values()}
-    for state in live.values():
-        if state.blocker in booked:
-            booked[state.blocker] += t_ns - state.blocker_since_ns
-    return {owner: ns for owner, ns in booked.items() if ns}
+    def end(self, live: Live, blocker: int, t_ns: int) -> None:
+        """Book what is left to a blocker that ends now; later waiting is nobody's."""
+        if blocker in self.behind:
+            self._settle(live, blocker, t_ns)
+
+    def _settle(self, live: Live, blocker: int, t_ns: int) -> None:
+        state = live.get(blocker)
+        if state is not None:
+            passed_ns = t_ns - self.settled_ns[blocker]
+            state.blocked_others_ns += self.behind[blocker] * passed_ns
+        self.settled_ns[blocker] = t_ns
+
+    def booked(self, live: Live, t_ns: int) -> dict[int, int]:
+        """Return what is booked to each blocker that lives, up to a time; nothing changes."""
+        return {
+            blocker: live[blocker].blocked_others_ns + number * (t_ns - self.settled_ns[blocker])
+            for blocker, number in self.behind.items()
+            if blocker in live
+        }
+
+    def recount(self, states: Iterable[RequestState], t_ns: int) -> None:
+        """Count anew over the live sequences, as after a keyframe or a restart."""
+        self.behind.clear()
+        for state in states:
+            if state.blocker:
+                self.behind[state.blocker] = self.behind.get(state.blocker, 0) + 1
+        self.settled_ns = dict.fromkeys(self.behind, t_ns)

@@ -89,11 +89,7 @@ def adopt_requests(requests: RequestLedger, keyframe: KeyframeArrays, t_ns: int)
     live = requests.live.values()
     regroup(requests.live)
     requests.groups.recount(live)
-    for state in live:
-        state.num_behind = 0
-    for state in live:
-        if state.blocker in requests.live:
-            requests.live[state.blocker].num_behind += 1
+    requests.blockers.recount(live, t_ns)
     requests.tally = Tally(base_live=len(requests.live), base_requests=num_requests(live))
     requests.num_swapped = sum(state.state == "swapped" for state in live)
     requests.num_running = sum(state.state == "running" for state in live)
@@ -126,6 +122,5 @@ def _adopted(requests: RequestLedger, row: np.void, t_ns: int) -> RequestState:
     if state.cause >= len(state.waits):
         state.cause = _BUSY
     state.blocker = int(row["blocker"]) if state.cause else 0
-    state.blocker_since_ns = t_ns
     state.cause_since_ns, state.shown_since_ns = t_ns, min(int(row["since_ns"]), t_ns)
     return state

@@ -12,7 +12,6 @@ from typing import Any, Final, Self
 
 import numpy as np
 
-from agent.blockers import settle_blockers
 from agent.chunk import Stretch, decode_chunk
 from agent.chunk_builder import ChunkBuilder
 from agent.event_columns import columns_of, with_sound_times
@@ -242,8 +241,9 @@ class Ledger:
             slot = owners.slots.get(state.owner)
             state.paid_ns = 0.0 if slot is None else float(paid[slot])
             state.sharing = sharing.get(state.owner, nothing)
-        settle_blockers(requests.live, core.t_ns)
-        requests.changed.update((n, s) for n, s in requests.live.items() if s.num_behind)
+        requests.blockers.settle(requests.live, core.t_ns)
+        heads = (requests.live.get(owner) for owner in requests.blockers.behind)
+        requests.changed.update((state.owner, state) for state in heads if state is not None)
         self._settled_ns = core.t_ns
 
     def _look_for_leaks(self) -> list[Leak]:

@@ -6,6 +6,7 @@ a stored state is data, and damage is a `StateError`.
 """
 
 from dataclasses import asdict, fields
+from operator import attrgetter
 from typing import Any, Final
 
 import numpy as np
@@ -59,6 +60,8 @@ _BLOCK_SCALARS: Final = (
 )
 _TOTAL_SCALARS: Final = ("unknown", "gaps", "audits_passed", "audits_failed", "laws_failed")
 _NOT_STORED: Final = frozenset({"sharing"})  # worked out again
+_STORED: Final = tuple(f.name for f in fields(RequestState) if f.name not in _NOT_STORED)
+_values_of: Final = attrgetter(*_STORED)
 _HOST_ARRAYS: Final = ("count", "state", "since_ns", "hash_known", "tenant")
 
 
@@ -100,7 +103,7 @@ def encode_state(core: LedgerCore, extra: dict[str, int]) -> bytes:
 
 
 def _plain(state: RequestState) -> dict[str, Any]:
-    return {f.name: getattr(state, f.name) for f in fields(state) if f.name not in _NOT_STORED}
+    return dict(zip(_STORED, _values_of(state), strict=True))
 
 
 def _labelled_values(core: LedgerCore) -> dict[str, Any]:
@@ -217,6 +220,7 @@ def _fill_requests(core: LedgerCore, values: dict[str, Any]) -> None:
         requests.num_swapped += state.state == "swapped"
         requests.limit_blocks += state.limit_blocks
     requests.groups.recount(requests.live.values())
+    requests.blockers.recount(requests.live.values(), core.t_ns)
     requests.tally = tally = Tally(**values["tally"])
     if "requests_ended" not in values["tally"]:  # before requests were counted apart
         tally.requests_ended, tally.base_requests = tally.finished, tally.base_live

@@ -1,7 +1,6 @@
 """What the exporter and the health check see of the ledger."""
 
 from agent.arrival import PRIORITY_LABELS, priority_label
-from agent.blockers import booked_at
 from agent.head_of_line import HeadOfLine, Waiter, head_of_line, needed_blocks
 from agent.ledger_core import LedgerCore
 from agent.ledger_delta import LawFailure, LiveState, WaitNow
@@ -85,9 +84,9 @@ def _waiting_since_ns(core: LedgerCore) -> int | None:
 
 
 def _head_of_line(core: LedgerCore) -> HeadOfLine | None:
-    waiting = [state for state in core.requests.live.values() if state.cause]
-    if not any(state.blocker for state in waiting):
+    if not any(core.requests.blockers.behind.values()):
         return None
+    waiting = [state for state in core.requests.live.values() if state.cause]
     size = core.requests.block_size
     return head_of_line(
         [
@@ -101,7 +100,7 @@ def _head_of_line(core: LedgerCore) -> HeadOfLine | None:
             for state in waiting
         ],
         available_blocks=core.blocks.free + core.blocks.cached,
-        booked_ns=booked_at(core.requests.live, core.t_ns),
+        booked_ns=core.requests.blockers.booked(core.requests.live, core.t_ns),
         now_ns=core.t_ns,
     )
 

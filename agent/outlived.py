@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from agent.event_columns import Bools, EventColumns, Ints
-from agent.rows_by_block import ByBlock, runs_of
+from agent.rows_by_block import ByBlock
 from kvpulse.events import FreeOutcome, Kind
 
 NOT: Final = -1  # the first holder still holds it, or nobody does, or it is not known
@@ -24,6 +24,8 @@ class Turns:
     block: npt.NDArray[np.int32]
     record: Ints
     starts: Bools
+    heads: Ints  # of each run of one block's turns, the first
+    tails: Ints  # and the last
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,9 +75,8 @@ class OutlivedBlocks:
             num_before = np.cumsum(turned, dtype=np.int32)[at]
             drops = self._let_go(events, by_block, turns, _Rows(at, num_before))
         ended = self._end_carried(events, turns)
-        begun = turns.record[turns.starts]
-        # Of several starts of one block the last assignment wins, and they are in event order.
-        self.first_owner[turns.block[turns.starts]] = events.owner[begun]
+        last = turns.tails  # an end leaves a block that nobody holds: its first owner is not asked
+        self.first_owner[turns.block[last]] = events.owner[turns.record[last]]
         if drops is None:
             return ended
         self.since_ns[drops.block[drops.lasts]] = drops.begun_ns[drops.lasts]
@@ -87,7 +88,7 @@ class OutlivedBlocks:
 
     def _end_carried(self, events: EventColumns, turns: Turns) -> Outlived:
         """End what lasted before the stretch where the block's first turn is an end."""
-        heads, _ = runs_of(turns.block)
+        heads = turns.heads
         lasts = self.since_ns[turns.block[heads]] >= 0
         ends = heads[lasts & ~turns.starts[heads]]
         if not len(ends):

@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 
 from agent.arrival import arrived, forked, priority_label
-from agent.blockers import settle_blockers, stand_behind
+from agent.blockers import Blockers
 from agent.event_columns import EventColumns, Ints
 from agent.labelled_rollup import tenant_key
 from agent.ledger_delta import LawFailure
@@ -46,6 +46,7 @@ class RequestLedger:
         self.tally = Tally()
         self.num_running = self.num_waiting = self.limit_blocks = self.num_swapped = 0
         self.groups = RequestGroups()
+        self.blockers = Blockers()
         self.failures: list[LawFailure] = []
         self._sums: SecondSums
         self._events: EventColumns
@@ -135,8 +136,8 @@ class RequestLedger:
             self.num_waiting -= 1
             self.num_swapped -= state.state == "swapped"
             if state.blocker:
-                stand_behind(self.live, state, 0, t_ns)
-            state.cause, state.needed_blocks = 0, None
+                self.blockers.move(self.live, state.blocker, 0, 1, t_ns)
+            state.cause, state.blocker, state.needed_blocks = 0, 0, None
         elif state.state == "running":
             self.num_running -= 1
 
@@ -161,8 +162,7 @@ class RequestLedger:
         self._stop(state, t_ns)
         if was_queued and t_ns > state.arrived_ns:
             self._leave_queue(state, t_ns)
-        if state.num_behind:
-            settle_blockers(self.live, t_ns)  # nothing can be booked to it once it is gone
+        self.blockers.end(self.live, state.owner, t_ns)
         state.ended_ns = t_ns
         self.limit_blocks -= state.limit_blocks
         del self.live[state.owner]
@@ -189,10 +189,15 @@ class RequestLedger:
         self._sums.settle(t_ns)
         live, changed, waiting = self.live, self.changed, self._sums.curve.waiting
         waited_ns = 0
+        move, stood, stands, moved = self.blockers.move, 0, 0, 0
         for owner, cause, blocker in waits:
             state = changed[owner] = live.get(owner) or self._unseen(owner)
             if blocker != state.blocker:
-                stand_behind(live, state, blocker, t_ns)
+                if state.blocker != stood or blocker != stands:
+                    move(live, stood, stands, moved, t_ns)
+                    stood, stands, moved = state.blocker, blocker, 0
+                state.blocker = blocker
+                moved += 1
             before = state.cause
             if cause == before:
                 continue
@@ -210,6 +215,7 @@ class RequestLedger:
             waiting[cause] += 1
             state.cause = cause
             state.cause_since_ns = state.shown_since_ns = t_ns
+        move(live, stood, stands, moved, t_ns)
         self.tally.waited_ns += waited_ns
 
     def _admit(self, act: Act) -> None:
@@ -268,11 +274,12 @@ class RequestLedger:
     def _resume(self, act: Act) -> None:
         state = self._known(act)
         self._stop(state, act.t_ns)
+        found = 0 if state.state == "swapped" else act.aux  # in host memory nothing was lost
         state.state = "running"
         self.num_running += 1
+        state.tokens_found += found
         self._sums.count(COUNTER["resumed"])
-        state.tokens_found += act.aux
-        self._sums.count(COUNTER["resume_hit_tokens"], act.aux)
+        self._sums.count(COUNTER["resume_hit_tokens"], found)
 
     def _fork(self, act: Act) -> None:
         parent = self.live.get(act.aux)
@@ -316,8 +323,7 @@ class RequestLedger:
         state.output_tokens = output = words[FinishWord.OUTPUT_TOKENS]
         state.recomputed_tokens = words[FinishWord.RECOMPUTED_TOKENS]
         state.end_reason = label_of(FinishReason, act.aux)
-        cancelled = act.aux == FinishReason.CANCELLED
-        state.state = "cancelled" if cancelled else "finished"
+        state.state = "cancelled" if act.aux == FinishReason.CANCELLED else "finished"
         self.tally.finished += 1
         sums = self._sums
         sums.count(COUNTER["sequences_finished"])

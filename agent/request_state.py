@@ -72,9 +72,7 @@ class RequestState:
     group: int = 0  # first sequence of a request that forked; 0: it did not
     begun_ns: int = 0  # when its request arrived
     frontend_ns: int | None = None
-    blocker_since_ns: int = 0  # waiting behind `blocker` is booked up to here
     blocked_others_ns: int = 0
-    num_behind: int = 0  # sequences that name it as their blocker now
     needed_blocks: int | None = None
     tokens_lost: int = 0
     tokens_found: int = 0

@@ -92,8 +92,9 @@ TOKENS_LOST: Final = counter(
 TOKENS_FOUND: Final = counter(
     "resume_tokens_found",
     Unit.TOKENS,
-    "Tokens that preempted sequences found again when they went on. Never part of the hit rate of "
-    "fresh prompts, kvpulse_prefix_cache_hits_total.",
+    "Tokens whose blocks a preemption had dropped and which were found again on resuming; what "
+    "came back from host memory was not lost. Never part of the hit rate of fresh prompts, "
+    "kvpulse_prefix_cache_hits_total.",
 )
 ARRIVALS: Final = counter(
     "request_attempts",

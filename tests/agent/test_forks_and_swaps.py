@@ -164,6 +164,7 @@ def test_a_swapped_sequence_waits_with_its_blocks_in_host_memory(tmp_path):
     row = seen.reads.request(seen.key, 2)
     assert (row.state, row.host_blocks, row.logical_blocks) == (RequestState.RUNNING, 0, 3)
     assert (row.priority, row.tier) == (-2, 1)
+    assert row.tokens_found == 0  # nothing was lost
     exported = scrape(seen)
     moved = [exported["kvpulse_kv_swapped_blocks_total", way] for way in ("out", "in")]
     assert moved == [3, 3]
