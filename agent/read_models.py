@@ -216,7 +216,7 @@ class TenantRow:
     """What a tenant's sequences alive in a window came to, over their whole lives."""
 
     SUMS: ClassVar = (
-        *("prompt_tokens", "output_tokens", "block_seconds", "preemptions", "prefix_hit_tokens"),
+        *("output_tokens", "block_seconds", "preemptions", "prefix_hit_tokens"),
         *("wait_pool_ns", "wait_scheduler_ns", "wait_quota_ns", "wait_transfer_ns"),
         *("wait_after_preempt_ns",),
     )
@@ -226,7 +226,7 @@ class TenantRow:
     num_rejected: int
     num_at_quota: int  # that wait for their tenant's quota now
     held_blocks: int | None  # by its live sequences; a block that two of them share counts twice
-    prompt_tokens: int | None
+    prompt_tokens: int | None  # of each request once, however many samples it has
     output_tokens: int | None
     block_seconds: float | None
     preemptions: int | None

@@ -91,6 +91,7 @@ def read_tenants(connection: Connection, run_key: int, window: Window) -> list[T
     query = text(
         "SELECT COALESCE(tenant, '') AS tenant, COUNT(*) AS num_sequences,"
         " SUM(CASE WHEN parent = 0 THEN 1 ELSE 0 END) AS num_requests,"
+        " SUM(CASE WHEN parent = 0 THEN prompt_tokens END) AS prompt_tokens,"
         " SUM(CASE WHEN state = 'rejected' THEN 1 ELSE 0 END) AS num_rejected,"
         " SUM(CASE WHEN wait_cause = 'tenant_quota' THEN 1 ELSE 0 END) AS num_at_quota,"
         f" SUM(CASE WHEN ended_at_ns IS NULL THEN physical_blocks END) AS held_blocks, {sums}"

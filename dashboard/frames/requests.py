@@ -28,7 +28,7 @@ def table_of(rows: Sequence[RequestRow]) -> dict[str, Column]:
         "State": [words(row.state) for row in rows],
         "Tenant": [row.tenant or None for row in rows],
         "Arrived": [time_or_none(row.arrived_at_ns) for row in rows],
-        "TTFT": [between(row.arrived_at_ns, row.first_token_at_ns) for row in rows],
+        "TTFT": [first_token(row) for row in rows],
         "Pool wait": [in_seconds(row.wait_pool_ns) for row in rows],
         "Scheduler wait": [in_seconds(row.wait_scheduler_ns) for row in rows],
         "Re-wait": [in_seconds(row.wait_after_preempt_ns) for row in rows],
@@ -114,6 +114,12 @@ def in_seconds(value_ns: int | None) -> float | None:
 def between(start_ns: int | None, end_ns: int | None) -> float | None:
     """Return the seconds between two moments; None if either is not known."""
     return None if start_ns is None or end_ns is None else (end_ns - start_ns) / NANOSECONDS
+
+
+def first_token(row: RequestRow) -> float | None:
+    """Return the seconds to the first token; a sample that forked after it has none of its own."""
+    wait = between(row.arrived_at_ns, row.first_token_at_ns)
+    return None if row.parent and wait is not None and wait <= 0 else wait
 
 
 def time_or_none(t_ns: int | None) -> datetime | None:

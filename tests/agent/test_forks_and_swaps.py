@@ -76,8 +76,12 @@ def test_a_forked_request_arrives_once_and_ends_once(tmp_path):
     case.drop(3, [0, 1, 2])
     case.recorder.finish(3, int(FinishReason.LENGTH), 10, 8, 18, 0)
     case.account()
-    live = case.seen().live
+    seen = case.seen()
+    live = seen.live
 
+    (tenant,) = seen.reads.tenants(seen.key, 0, 2**62)
+    assert (tenant.num_requests, tenant.num_sequences) == (1, 4)
+    assert (tenant.prompt_tokens, tenant.output_tokens) == (10, 32)
     assert [live.counters[n] for n in ("sequences_finished", "finished")] == [4, 1]
     assert live.labelled["finished"] == {"length": 1}
     assert live.labelled["tenant_tokens"] == {"none": 10 + 4 * 8}  # its prompt was computed once

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from agent.read_models import LabelledSeries, Series
-from dashboard.frames.requests import grouped
+from dashboard.frames.requests import grouped, table_of
 from dashboard.frames.sharing import SHARING_METRICS, headline, sharing_of, sharing_tiles
 from dashboard.frames.tenants import OTHERS, ceiling, largest, tenants_table
 from tests.dashboard.factories_rows import engine_row, request_row
@@ -100,6 +100,14 @@ def test_a_column_that_says_nothing_of_anybody_is_left_out_and_a_ceiling_is_show
     assert "Ceiling" not in tenants_table(ENGINE, rows)
     assert tenants_table(limited, rows)["Ceiling"] == [100, 40]
     assert ceiling(ENGINE, "chat") is None
+
+
+def test_a_sample_that_forked_has_no_first_token_of_its_own():
+    first = replace(request_row(5, NOW), parent=0)
+    sample = replace(first, owner=6, parent=5, arrived_at_ns=first.first_token_at_ns)
+
+    assert table_of([first, sample])["TTFT"] == [1.0, None]
+    assert table_of([first, sample])["Sample of"] == [None, 5]
 
 
 def test_samples_stand_below_their_request():
