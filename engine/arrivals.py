@@ -1,7 +1,5 @@
 """Take requests, or say why not; either way each has a number and an `arrive` from then on."""
 
-from typing import Final
-
 from engine.admission import Admission, AdmissionRules, Load, tier_of
 from engine.block_pool import BlockPool
 from engine.config import EngineConfig
@@ -11,9 +9,8 @@ from engine.request import Request
 from engine.runner import RunnerDescription
 from engine.scheduler import Scheduler
 from engine.sequence import Sequence
+from engine.statements import as_signed_word, as_time, as_word
 from engine.tenants import TenantBook
-
-_LARGEST_WORD: Final = 0xFFFF_FFFE  # one below "not measured"
 
 
 class Arrivals:
@@ -95,23 +92,18 @@ class Arrivals:
         recorder = self._scheduler.say.recorder
         if recorder is None:
             return
-        asked = _word(request.sampling.max_tokens) if request.max_tokens_asked else None
+        asked = as_word(request.sampling.max_tokens) if request.max_tokens_asked else None
         recorder.arrive(
             seq_id,
-            _word(request.num_prompt_tokens),
-            _word(self.rules.max_tokens(request)),
+            as_word(request.num_prompt_tokens),
+            as_word(self.rules.max_tokens(request)),
             tenant,
             asked_max_tokens=asked,
-            priority=request.priority,
-            tier=_word(request.tier),
-            deadline_ns=request.deadline_ns,
-            retry=_word(request.retry),
+            priority=as_signed_word(request.priority),
+            tier=as_word(request.tier),
+            deadline_ns=as_time(request.deadline_ns),
+            retry=as_word(request.retry),
             request_hash=request.request_hash,
             frontend_ns=request.frontend_ns,
             hashes=seq.block_hashes if seq is not None else (),
         )
-
-
-def _word(value: int) -> int:
-    """Return a number as it fits a payload word."""
-    return min(max(value, 0), _LARGEST_WORD)

@@ -46,8 +46,9 @@ class Entry:
 
     def pass_end(self, budget: StepBudget) -> PassEnd:
         """Return what is left for one more sequence."""
-        lineup = self._state.lineup
-        most = min(self._state.config.max_batch, self._pressure.max_running)
+        lineup, most = self._state.lineup, self._state.config.max_batch
+        if lineup.running:  # one that needs more places than memory allows may try it alone
+            most = min(most, self._pressure.max_running)
         free = min(most - lineup.num_places_taken, lineup.most_places_asked)
         return PassEnd(free, budget.spent(), lineup.only_root)
 

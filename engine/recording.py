@@ -5,6 +5,7 @@ from array import array
 from engine.block_pool import BlockPool
 from engine.scheduler import Scheduler
 from engine.sequence import Sequence, SequenceStatus
+from engine.statements import as_signed_word, as_word
 from kvpulse.events import SequenceState
 from kvpulse.keyframe import NULL_ENTRY, Keyframe, KeyframeSequence
 
@@ -70,9 +71,9 @@ def _state_of(seq: Sequence) -> KeyframeSequence:
         recomputed_tokens=seq.recomputed_tokens,
         preemptions=seq.num_preemptions,
         first_token_ns=seq.first_token_ns,
-        priority=request.priority,
-        tier=request.tier,
+        priority=as_signed_word(request.priority),
+        tier=as_word(request.tier),
         parent=seq.parent_id,
-        retry=request.retry,
+        retry=as_word(request.retry),
         table=[NULL_ENTRY] * table.num_null + table.block_ids[table.num_null :],
     )

@@ -111,7 +111,7 @@ class Reports:
         are full, but for the last one of samples that have not written since they split.
         """
         empty = self._scheduler.endings.leaked_empty_slots
-        tails: set[int] = set()
+        tails = set(self._scheduler.endings.leaked)
         for seq in self._scheduler.running:
             if seq.shares_tail:
                 tail = seq.block_table.block_ids[-1]

@@ -3,7 +3,7 @@
 One place for both, so that the account taken at the source and the records cannot differ.
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from engine.accounts import Tally
 from engine.pool_results import AllocationRefusal
@@ -12,6 +12,25 @@ from kvpulse.events import FinishReason, PreemptMode, RejectReason, WaitCause
 
 if TYPE_CHECKING:
     from kvpulse.recorder import Recorder
+
+_LARGEST_WORD: Final = 0xFFFF_FFFE  # one below "not measured"
+_LARGEST_SIGNED: Final = 0x7FFF_FFFF
+_LARGEST_TIME: Final = (1 << 64) - 1
+
+
+def as_word(value: int) -> int:
+    """Return a number from 0 up as it fits a payload word."""
+    return min(max(value, 0), _LARGEST_WORD)
+
+
+def as_signed_word(value: int) -> int:
+    """Return a number of either sign as it fits a payload word."""
+    return min(max(value, -_LARGEST_SIGNED - 1), _LARGEST_SIGNED)
+
+
+def as_time(value_ns: int) -> int:
+    """Return a time as it fits two payload words."""
+    return min(max(value_ns, 0), _LARGEST_TIME)
 
 
 class Statements:

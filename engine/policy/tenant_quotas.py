@@ -66,7 +66,7 @@ class TenantQuotas:
     def most_for(self, tenant: int) -> int:
         """Return the blocks that a tenant could take alone: all but the reserves of others."""
         others = sum(n for other, n in self._reserves.items() if other != tenant)
-        return self._pool.total_blocks - others
+        return max(self._pool.total_blocks - others, 0)  # a pool may shrink below its reserves
 
     def most_ever(self, tenant: int) -> int:
         """Return the most blocks that a tenant can come to hold while it is alone."""

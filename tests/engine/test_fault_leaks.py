@@ -146,3 +146,16 @@ def test_what_leaks_is_said_aloud_and_written_down(tmp_path, caplog):
     engine.submit(make_request(8, 2))
     run_until_done(engine)
     assert engine.accounts().active_blocks == engine.accounts().leaked_blocks == len(blocks)
+
+
+def test_samples_that_leak_the_block_they_share_leave_its_empty_slots_counted_once():
+    clock = VirtualClock()
+    setup = FaultSetup(config=EngineConfig(), clock=clock, truth=None, wall_clock=clock.now_ns)
+    engine = make_engine(clock=clock, faults=LeakOnCancel(setup, LeakOnCancelParameters()))
+    root = engine.submit(make_request(1, 8, n=3)).seq_id
+    engine.step()
+
+    engine.cancel(root)
+
+    assert engine._pool.num_active == 1
+    assert engine._reports.filled_slots(1) == 1

@@ -292,3 +292,16 @@ def test_the_worst_case_of_all_samples_counts_their_shared_prompt_once():
     rejection = engine.submit(make_request(10, 11, n=4)).rejection
 
     assert (rejection.reason, rejection.needed) == (RejectReason.EXCEEDS_POOL, 14)
+
+
+def test_samples_that_memory_has_no_places_for_together_still_run_once_nobody_else_does():
+    watched = Watched(total_blocks=40, max_batch=4)
+    failing_above(watched, 2)
+    watched.submit(ask(1, 30, sampling={"n": 4}))
+    watched.submit(ask(1, 6, sampling={"beam_width": 2}))
+    watched.submit(ask(1, 6, sampling={"n": 3}))
+
+    watched.finish()
+
+    assert watched.engine.accounts().rejected_by_reason == {}
+    assert set(watched.engine.accounts().finished_by_reason) <= {"length", "stop"}

@@ -6,7 +6,7 @@ from engine.errors import ConfigError
 from engine.policy.scheduling_policy import SchedulingPolicy, TenantPolicy
 from engine.policy.victims import Why
 from kvpulse.events import RejectReason, WaitCause
-from tests.engine.factories_engine import make_engine
+from tests.engine.factories_engine import make_engine, make_request
 from tests.engine.factories_policy import Watched, ask
 
 
@@ -149,3 +149,13 @@ def test_limits_that_cannot_hold_are_configuration_errors(make, name):
         make()
 
     assert caught.value.name == name
+
+
+def test_a_pool_that_shrank_below_its_reserves_has_nothing_for_others_and_says_so():
+    policy = SchedulingPolicy(tenants={"sure": TenantPolicy(reserved_blocks=12)})
+    engine = make_engine(total_blocks=16, policy=policy)
+    engine._pool.withdraw(8)
+
+    refused = engine.submit(make_request(4, 4)).rejection
+
+    assert (refused.reason, refused.limit) == (RejectReason.EXCEEDS_POOL, 0)

@@ -1,7 +1,9 @@
 """What the engine records is what it did, event by event."""
 
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from engine.clock import VirtualClock
@@ -12,6 +14,8 @@ from engine.simulation.simulated_runner import SimulatedRunner
 from engine.simulation.trace_recording import TRACE_CONFIG, TraceRun, record_trace
 from engine.simulation.workload import WorkloadShape, make_workload
 from kvpulse.events import FinishReason, FreeOutcome, Kind, WaitCause
+from kvpulse.keyframe import encode_keyframe
+from kvpulse.keyframe_decoder import decode_keyframe
 from tests.engine.factories_engine import COST, make_request
 from tests.engine.factories_ledger import PlainLedger
 from tests.waiting import wait_until
@@ -186,3 +190,16 @@ def test_an_engine_without_a_recorder_counts_the_same_acts(tmp_path):
     assert acts.pop(Kind.KEYFRAME) == 1
     assert bare_acts.pop(Kind.KEYFRAME) == 0
     assert acts == bare_acts
+
+
+def test_what_does_not_fit_its_place_in_the_stream_costs_neither_arrival_nor_keyframe(tmp_path):
+    engine, recorder, _ = open_recorded(tmp_path)
+    fields = {"priority": -(2**70), "retry": 2**40, "tier": -3, "deadline_ns": 2**70}
+    engine.submit(replace(make_request(8, 40), **fields))
+    engine.submit(replace(make_request(8, 40), priority=2**31))
+
+    words = b"".join(encode_keyframe(engine._keyframes.take(), {}))
+    keyframe, _ = decode_keyframe(np.frombuffer(words, np.uint32))
+
+    assert recorder.not_written() == {}
+    assert [seq.priority for seq in keyframe.sequences] == [-(2**31), 2**31 - 1]
