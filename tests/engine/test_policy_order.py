@@ -3,7 +3,8 @@
 import pytest
 
 from engine.policy.scheduling_policy import TenantPolicy
-from engine.policy.victims import Why
+from engine.policy.victims import VictimChoice, Why
+from engine.runner import StepPlan
 from engine.sequence import SequenceStatus
 from tests.engine.factories_policy import MS, SECOND, Watched, ask
 
@@ -203,4 +204,45 @@ def test_the_last_in_order_gives_way_to_one_that_needs_a_block_and_the_choice_sa
     assert gave_way.why is Why.LAST
     assert gave_way.blocks_freed == 3
     assert gave_way.blocks_kept == 3
+    watched.finish()
+
+
+def test_one_that_only_came_earlier_takes_nobodys_place():
+    tenants = {"a": TenantPolicy(max_blocks=6)}
+    watched = Watched(
+        total_blocks=13,
+        max_batch=6,
+        token_budget=64,
+        policy={"protected_tokens": 0, "tenants": tenants},
+    )
+    watched.submit(ask(14, 3, tenant="a"))
+    watched.submit(ask(20, 4, tenant="a"))  # waits for its tenant's quota, and lets others pass
+    watched.submit(ask(33, 12, tenant="b"))
+    for _ in range(5):
+        watched.step()
+
+    assert 1 not in watched.scheduler.live
+    assert [seq.seq_id for seq in watched.scheduler.running] == [3]
+    assert [seq.seq_id for seq in watched.scheduler.waiting] == [2]
+    whys = {preemption.why for preemption in watched.scheduler.latest_preemptions}
+    assert Why.OUTRANKED not in whys
+    watched.finish()
+
+
+def test_beams_that_give_way_again_while_they_come_back_forget_what_they_were_to_go_on_with():
+    watched = Watched(total_blocks=18, max_batch=6, token_budget=7, policy={"protected_tokens": 0})
+    watched.submit(ask(8, 20, tier=1, sampling={"beam_width": 3}))
+    for _ in range(5):
+        watched.step()
+    (gang,) = {seq.gang for seq in watched.live}
+    watched.submit(ask(60, 2))
+    while not gang.pending:
+        watched.step()
+    assert len(gang.pending) < len(gang.members), "some still compute"
+
+    again = VictimChoice(gang.members[0], 0, Why.MEMORY, 1)
+    watched.scheduler._preemptor.preempt(again, StepPlan(0))
+
+    watched.check()
+    assert not gang.pending
     watched.finish()
