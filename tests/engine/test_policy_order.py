@@ -217,6 +217,7 @@ def test_one_that_only_came_earlier_takes_nobodys_place():
     )
     watched.submit(ask(14, 3, tenant="a"))
     watched.submit(ask(20, 4, tenant="a"))  # waits for its tenant's quota, and lets others pass
+    watched.wait(MS)
     watched.submit(ask(33, 12, tenant="b"))
     for _ in range(5):
         watched.step()
