@@ -3,6 +3,7 @@
 from collections import deque
 from typing import Final, NamedTuple
 
+from engine.block_table import NULL_BLOCK
 from engine.config import EngineConfig
 from engine.lineup import group_of
 from engine.policy.scheduling_policy import PreemptionPolicy
@@ -133,11 +134,12 @@ def _remember_shared(group: list[Sequence]) -> None:
         group[0].num_shared_blocks = 0
         return
     first = group[0].block_table
-    most = min(seq.num_computed_tokens for seq in group) // first.block_size
-    common = 0
-    while common < most and all(
-        seq.block_table.block_ids[common] == first.block_ids[common] for seq in group
-    ):
-        common += 1
+    size, tables = first.block_size, [seq.block_table.block_ids for seq in group]
+    most = min(seq.num_computed_tokens for seq in group) // size
+    common = min(group[0].num_prompt_tokens // size, most)  # the same, whatever slid away since
+    for index in range(common, most):
+        held = first.block_ids[index]
+        if held != NULL_BLOCK and all(table[index] == held for table in tables):
+            common = index + 1  # and so is all before it, which may have slid out of a window
     for seq in group:
         seq.num_shared_blocks = common

@@ -7,10 +7,13 @@ import pytest
 from agent.ledger import Ledger
 from agent.ledger_delta import RunShape
 from engine.block_table import NULL_BLOCK
-from engine.clock import VirtualClock
+from engine.clock import SystemClock, VirtualClock
 from engine.config import EngineConfig
 from engine.engine_loop import Engine
 from engine.open_engine import JournalSettings, open_engine
+from engine.policy.victims import VictimChoice, Why
+from engine.request import Request
+from engine.runner import StepPlan
 from engine.sampling_params import SamplingParams
 from engine.simulation.simulated_runner import SimulatedRunner
 from kvpulse.events import FinishReason, Kind
@@ -20,6 +23,7 @@ from tests.engine.factories_beams import (
     requests_of,
     run_requests,
     seeded_prompt,
+    tokens_of,
 )
 from tests.engine.factories_engine import COST, make_request, run_until_done
 from tests.engine.factories_ledger import PlainLedger
@@ -199,3 +203,25 @@ def test_windowed_answers_survive_preemption():
 
     assert accounts.preemptions > 0
     assert pressed == calm
+
+
+@pytest.mark.parametrize("prefix_index", ["hash", "radix", "off"])
+def test_beams_that_parted_behind_the_window_do_not_come_back_as_one(prefix_index):
+    sampling = SamplingParams(max_tokens=24, n=4, beam_width=4, ignore_eos=True)
+    prompt = seeded_prompt(5, 3)
+    config = EngineConfig(total_blocks=100, block_size=BLOCK, prefix_index=prefix_index)
+    engine = Engine(config, windowed_runner(6), clock=SystemClock())
+    engine.submit(Request(prompt_token_ids=prompt, sampling=sampling))
+
+    events = []
+    for number in range(60):
+        events += engine.step()
+        if number in (16, 20):
+            beam = engine._scheduler.running[0]
+            choice = VictimChoice(beam, 0, Why.MEMORY, 4)
+            engine._scheduler._preemptor.preempt(choice, StepPlan(number))
+            engine.check()
+
+    (found,) = tokens_of(events).values()
+    expected = plain_beam_search(prompt, sampling, window=6)
+    assert [a.token_ids for a in found] == [a.token_ids for a in expected]
