@@ -69,9 +69,10 @@ class Arrivals:
     def _load(self, request: Request) -> Load:
         waiting, tier = self._scheduler.waiting, tier_of(request)
         closed = self._gate.look()
+        bounded = self._config.policy.tiers[tier].max_queue is not None  # else nobody asks
         return Load(
             num_waiting=len(waiting),
-            num_waiting_of_tier=sum(seq.tier == tier for seq in waiting),
+            num_waiting_of_tier=sum(seq.tier == tier for seq in waiting) if bounded else 0,
             active_blocks=self._pool.num_active,
             closed_above=self._gate.high_blocks if closed else None,
             shutting_down=self.draining,

@@ -78,7 +78,10 @@ class Endings:
 
     def sequences_of(self, root_id: int) -> list[Sequence]:
         """Return the live sequences of a request."""
-        return [seq for seq in self._state.lineup.live.values() if seq.root_id == root_id]
+        lineup = self._state.lineup
+        root = lineup.live.get(root_id)
+        first = [root] if root is not None and not root.parent_id else []
+        return first + lineup.forks.get(root_id, [])
 
     def expire(self, now_ns: int) -> None:
         """End whatever has run out of time."""
@@ -137,7 +140,13 @@ class Endings:
 
     def _forget(self, seq: Sequence) -> None:
         seq.status = SequenceStatus.FINISHED
-        del self._state.lineup.live[seq.seq_id]
+        lineup = self._state.lineup
+        del lineup.live[seq.seq_id]
+        if seq.parent_id:
+            forks = lineup.forks[seq.root_id]
+            forks.remove(seq)
+            if not forks:
+                del lineup.forks[seq.root_id]
         self._ranking.end(seq)
 
     def _give_back(self, seq: Sequence, reason: FinishReason) -> None:

@@ -17,15 +17,17 @@ class Lineup:
         waiting: The queue, the next to be admitted first.
         running: The batch; whoever is last gives way first.
         live: All of them by number.
+        forks: Those of them that split off another, by the number of their request.
         num_decoding: How many of the batch are past their prompt.
     """
 
-    __slots__ = ("_several_samples", "live", "num_decoding", "running", "waiting")
+    __slots__ = ("_several_samples", "forks", "live", "num_decoding", "running", "waiting")
 
     def __init__(self) -> None:
         self.waiting: list[Sequence] = []
         self.running: list[Sequence] = []
         self.live: dict[int, Sequence] = {}
+        self.forks: dict[int, list[Sequence]] = {}
         self.num_decoding = 0
         self._several_samples = False  # whether anybody ever took more than one place
 

@@ -160,6 +160,7 @@ class Scheduler:
         child.ran = True
         self._lineup.add_running(child)
         self.live[child.seq_id] = child
+        self._lineup.forks.setdefault(child.root_id, []).append(child)
         self.num_decoding += 1
         self.tally.forks += 1
 

@@ -158,7 +158,9 @@ def check_waits(scheduler):
 
 def check_numbers(engine):
     """Law 4: what came and what split off has ended or is live."""
-    tally = engine._scheduler.tally
+    lineup, tally = engine._scheduler._lineup, engine._scheduler.tally
+    forks = {(root, seq) for root, forks in lineup.forks.items() for seq in forks}
+    assert forks == {(seq.root_id, seq) for seq in lineup.live.values() if seq.parent_id}
     ended = sum(tally.finished.values()) + sum(tally.rejected.values())
     assert tally.arrivals + tally.forks == ended + len(engine._scheduler.live)
     acts = engine.accounts().acts

@@ -305,3 +305,19 @@ def test_samples_that_memory_has_no_places_for_together_still_run_once_nobody_el
 
     assert watched.engine.accounts().rejected_by_reason == {}
     assert set(watched.engine.accounts().finished_by_reason) <= {"length", "stop"}
+
+
+def test_ending_one_request_does_not_look_at_all_others():
+    watched = Watched(max_queue=3_000)
+    for _ in range(2_000):
+        watched.engine.submit(ask(4, 4))
+
+    class Unread(dict):
+        def values(self):
+            raise AssertionError("all that is live was gone through")
+
+    scheduler = watched.scheduler
+    scheduler._lineup.live = Unread(scheduler.live)
+    assert watched.engine.cancel(1_000)
+    assert not watched.engine.cancel(1_000)
+    assert scheduler.endings.sequences_of(1_001) == [scheduler.live[1_001]]
