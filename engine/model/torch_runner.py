@@ -3,7 +3,10 @@
 import dataclasses
 import time
 
+import torch
+
 from engine.block_moves import apply_moves
+from engine.errors import StepMemoryError
 from engine.model.paged_model import (
     CacheSettings,
     ModelConfig,
@@ -60,12 +63,23 @@ class TorchRunner:
         return self._kv
 
     def execute(self, plan: StepPlan) -> StepResult:
-        """Copy blocks, run the plan's tokens, sample where a sequence is complete."""
+        """Copy blocks, run the plan's tokens, sample where a sequence is complete.
+
+        Raises:
+            StepMemoryError: The device has not the memory for a step of this size.
+        """
         started_ns = time.perf_counter_ns()
         apply_moves(self._kv, plan.block_moves)
         token_ids = [NO_TOKEN] * len(plan.sequences)
         if not plan.sequences:
             return StepResult(token_ids, time.perf_counter_ns() - started_ns, 0)
+        try:
+            return self._run(plan, token_ids, started_ns)
+        except torch.OutOfMemoryError as error:  # what was computed is computed again
+            raise StepMemoryError(str(error)) from error
+
+    def _run(self, plan: StepPlan, token_ids: list[int], started_ns: int) -> StepResult:
+        """Compute and sample; what it writes is the same when it runs again."""
         batch = self._pack(plan)
         logits = self._model.forward(batch)
         computed_ns = time.perf_counter_ns()

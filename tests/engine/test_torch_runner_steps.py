@@ -10,6 +10,7 @@ from engine.model.step_batch import pack_step
 from engine.runner import NO_TOKEN, BlockMove, MoveKind, StepPlan
 from engine.sampling_params import SamplingParams
 from kernels import reference
+from tests.engine.factories_beams import requests_of, run_requests, seeded_prompt
 from tests.engine.factories_model import random_model, run_step, runner_of, sequence_of
 from tests.engine.factories_plain_model import plain_logits
 
@@ -216,3 +217,25 @@ def test_the_same_seed_gives_the_same_random_model():
     tokens = [run_step(runner, [sequence_of(range(9), blocks=[3])]) for runner in (first, second)]
 
     assert tokens[0] == tokens[1]
+
+
+def test_a_device_without_memory_for_a_step_is_met_with_smaller_steps_and_the_same_answers():
+    prompts = [seeded_prompt(seed, 12) for seed in range(3)]
+    requests = requests_of(prompts, SamplingParams(max_tokens=5, ignore_eos=True))
+    runner = runner_of(random_model(), block_size=4)
+    forward, sizes = runner._model.forward, []
+
+    def limited(batch):
+        logits = forward(batch)
+        sizes.append(len(batch.token_ids))
+        if sizes[-1] > 10:
+            raise torch.OutOfMemoryError("CUDA out of memory, a test says")
+        return logits
+
+    runner._model.forward = limited
+    found, _ = run_requests(runner, requests)
+    runner._model.forward = forward
+    expected, _ = run_requests(runner, requests)
+
+    assert found == expected
+    assert sizes[:3] == [36, 18, 9]
