@@ -110,7 +110,7 @@ class Endings:
                 continue  # it ended with another of its request
             limit = self._state.quotas.most_ever(seq.tenant)
             if seq.ran:
-                if level_of(seq, NO_HIT) > limit:
+                if self._least_level(seq) > limit:
                     self.end_request(seq.root_id, FinishReason.ERROR)
                 continue
             needed = most_blocks(
@@ -122,6 +122,12 @@ class Endings:
             if needed > limit:
                 message = f"the request may need {needed} blocks; there are {limit} for it now"
                 self.reject(seq, Rejection(RejectReason.EXCEEDS_POOL, needed, limit, message))
+
+    def _least_level(self, seq: Sequence) -> int:
+        """Return the blocks that a preempted sequence takes at least when nobody else has any."""
+        if seq.status is SequenceStatus.SWAPPED:  # what slid out of a window stays away
+            return self._judge.look_up(seq)[0]
+        return level_of(seq, NO_HIT)
 
     def _too_late(self, seq: Sequence, now_ns: int, in_queue: bool) -> Rejection:
         waited = f"the request waited {(now_ns - seq.arrived_ns) / 1e9:.3f} s"

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from engine.faults.protocol import FaultInjector
+from engine.faults.protocol import FaultInjector, NoFaults
 from engine.request import Request
 from engine.runner import ModelRunner
 from kvpulse.events import FinishReason
@@ -13,6 +13,8 @@ class SeveralFaults:
 
     def __init__(self, faults: Sequence[FaultInjector]) -> None:
         self._faults = tuple(faults)
+        quiet = NoFaults.blocks_to_withdraw  # of those that never ask for blocks
+        self._shrinking = [f for f in faults if type(f).blocks_to_withdraw is not quiet]
 
     def kept_at_end(self, seq_id: int, block_ids: Sequence[int], reason: FinishReason) -> list[int]:
         """Return what any of them keeps; one is not asked for what another keeps already."""
@@ -40,12 +42,9 @@ class SeveralFaults:
         return all(answers)
 
     def blocks_to_withdraw(self, free: int, total: int) -> int:
-        """Return what the first of them wants that wants any change."""
-        for fault in self._faults:
-            wanted = fault.blocks_to_withdraw(free, total)
-            if wanted:
-                return wanted
-        return 0
+        """Return what the one of them wants that leaves the fewest blocks."""
+        wanted = [fault.blocks_to_withdraw(free, total) for fault in self._shrinking]
+        return max(wanted, default=0)
 
     def requests(self) -> Sequence[Request]:
         """Return the requests of all."""

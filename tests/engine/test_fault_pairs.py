@@ -2,6 +2,11 @@
 
 import pytest
 
+from engine.clock import VirtualClock
+from engine.config import EngineConfig
+from engine.faults.registry import build_faults, read_fault
+from engine.faults.setup import FaultSetup
+from tests.engine.factories_engine import make_engine
 from tests.engine.factories_faults import run_with
 
 PAIRS = [
@@ -31,3 +36,26 @@ def test_two_faults_at_once_keep_the_books_in_order(tmp_path, first, second):
     }
     assert run.leaked() <= kept
     assert run.recorded.accounts.active_blocks == len({block for _, block in kept})
+
+
+def test_of_two_shrinking_faults_the_deeper_one_holds_until_it_ends():
+    clock = VirtualClock()
+    setup = FaultSetup(clock, EngineConfig(total_blocks=16), None, wall_clock=clock.now_ns)
+    specs = [
+        "pool_shrink:after_seconds=0,ratio=0.25",
+        "pool_shrink:after_seconds=0,for_seconds=1,ratio=0.5",
+        "slow_step",
+    ]
+    faults = build_faults([read_fault(spec) for spec in specs], setup)
+    engine = make_engine(clock=clock, faults=faults)
+
+    def totals():
+        found = []
+        for _ in range(3):
+            engine.tick()
+            found.append(engine._pool.total_blocks)
+        return found
+
+    assert totals() == [8, 8, 8]
+    clock.advance(1_000_000_000)
+    assert totals() == [12, 12, 12]

@@ -11,6 +11,7 @@ from engine.clock import SystemClock, VirtualClock
 from engine.config import EngineConfig
 from engine.engine_loop import Engine
 from engine.open_engine import JournalSettings, open_engine
+from engine.policy.scheduling_policy import PreemptionPolicy
 from engine.policy.victims import VictimChoice, Why
 from engine.request import Request
 from engine.runner import StepPlan
@@ -58,7 +59,7 @@ def test_a_decoding_sequence_holds_no_more_than_its_window_needs(window):
         most = max(most, engine._pool.num_active)
 
     # The prompt's own two blocks were needed by its step.
-    assert most <= max(-(-window // BLOCK) + 1, 2)
+    assert most <= max(-(-(window - 1) // BLOCK) + 1, 2)
 
 
 def test_what_slid_out_is_null_in_the_table_and_can_be_found_in_the_cache():
@@ -225,3 +226,19 @@ def test_beams_that_parted_behind_the_window_do_not_come_back_as_one(prefix_inde
     (found,) = tokens_of(events).values()
     expected = plain_beam_search(prompt, sampling, window=6)
     assert [a.token_ids for a in found] == [a.token_ids for a in expected]
+
+
+def test_a_swapped_sequence_that_needs_little_more_than_its_window_outlives_a_shrunk_pool():
+    engine = windowed_engine(
+        4, total_blocks=16, host_blocks=8, preemption=PreemptionPolicy.SWAP, max_context=64
+    )
+    engine.submit(make_request(prompt_tokens=8, max_tokens=48))
+    for _ in range(30):
+        engine.step()
+    choice = VictimChoice(only(engine), 0, Why.MEMORY, 1)
+    engine._scheduler._preemptor.preempt(choice, StepPlan(0))
+
+    engine._pool.withdraw(10)
+    events = run_until_done(engine)
+
+    assert events[-1].finish_reason is FinishReason.LENGTH
