@@ -15,6 +15,7 @@ from engine.faults.pass_faults import PassFaults
 from engine.faults.protocol import FaultInjector, NoFaults
 from engine.forks.forking import Forking
 from engine.lineup import group_of
+from engine.preemption import Preemption
 from engine.prefix_index.opening import open_prefix_index
 from engine.recording import KeyframeSource
 from engine.reports import Reports
@@ -87,14 +88,7 @@ class Engine:
             host_pool=self._host_pool,
         )
         forking = Forking(self._scheduler, self._pool, recorder=recorder)
-        window = self.description.sliding_window
-        self._outcomes = OutcomeTaker(
-            self._scheduler,
-            self._cache,
-            forking,
-            window=SlidingWindow(window, self._pool) if window else None,
-            recorder=recorder,
-        )
+        self._outcomes = self._outcome_taker(forking)
         self._arrivals = Arrivals(
             config, self.description, self._scheduler, self._pool, self._cache
         )
@@ -105,23 +99,35 @@ class Engine:
         self._keyframes = keyframes or KeyframeSource()
         self._keyframes.attach(self._pool, self._scheduler, host_pool=self._host_pool)
         self._books = Books(self._pool, self._scheduler, self._keyframes, host_pool=self._host_pool)
-        self._sharing = SharingMeter(
+        self._sharing = self._sharing_meter(forking)
+        self._pool_wait = SecondsCounter()
+        self._closed = False
+        self._reports.state_config(self.description, max_context=self.max_context)
+        self._pass_faults = self._what_misbehaves()
+        self._report()
+
+    def _outcome_taker(self, forking: Forking) -> OutcomeTaker:
+        size = self.description.sliding_window
+        window = SlidingWindow(size, self._pool) if size else None
+        return OutcomeTaker(
+            self._scheduler, self._cache, forking, window=window, recorder=self._recorder
+        )
+
+    def _sharing_meter(self, forking: Forking) -> SharingMeter:
+        return SharingMeter(
             self._pool,
             self._cache,
             self._scheduler,
             forking,
             runner=self.description,
-            block_size=config.block_size,
+            block_size=self.config.block_size,
         )
-        self._pool_wait = SecondsCounter()
-        self._closed = False
-        self._reports.state_config(self.description, max_context=self.max_context)
-        self._pass_faults: PassFaults | None = None  # what misbehaves in a whole pass
-        if type(self._faults) is not NoFaults:
-            self._pass_faults = PassFaults(
-                self._faults, self._pool, recorder=recorder, submit=self.submit
-            )
-        self._report()
+
+    def _what_misbehaves(self) -> PassFaults | None:
+        """Return the faults that act in whole passes; None costs a pass no look at them."""
+        if type(self._faults) is NoFaults:
+            return None
+        return PassFaults(self._faults, self._pool, recorder=self._recorder, submit=self.submit)
 
     @property
     def has_work(self) -> bool:
@@ -145,6 +151,11 @@ class Engine:
         Whoever answers the client takes a reason out.
         """
         return self._scheduler.endings.rejections
+
+    @property
+    def latest_preemptions(self) -> list[Preemption]:
+        """Return who gave way lately, for whom, why and at what cost; the newest last."""
+        return self._scheduler.latest_preemptions
 
     @property
     def num_waiting(self) -> int:

@@ -43,6 +43,11 @@ class Preemption(NamedTuple):
             f"{self.blocks_freed} blocks freed, {self.blocks_kept} of them cached"
         )
 
+    def as_json(self) -> dict[str, object]:
+        """Return it as JSON has it, and once more in words."""
+        told = {"why": str(self.why), "mode": self.mode.name.lower(), "in_words": str(self)}
+        return self._asdict() | told
+
 
 class Preemptor:
     """Carries out the choice of a victim, and states what it cost.

@@ -27,6 +27,7 @@ def build_app(api: OpenAiApi, engine: EngineThread, *, allowed_hosts: Collection
             Route("/health", service.health),
             Route("/debug/accounts", service.accounts),
             Route("/debug/sharing", service.sharing),
+            Route("/debug/preemptions", service.preemptions),
         ],
         middleware=[Middleware(HostGuard, allowed=allowed_hosts)],
         exception_handlers={
@@ -57,6 +58,10 @@ class ServicePages:
     async def sharing(self, request: Request) -> Response:
         """Answer the engine's sharing report, taken between two steps."""
         return JSONResponse(await self._engine.sharing())
+
+    async def preemptions(self, request: Request) -> Response:
+        """Answer who gave way lately, for whom and why, taken between two steps."""
+        return JSONResponse({"preemptions": await self._engine.preemptions()})
 
 
 async def _api_error(request: Request, error: Exception) -> Response:

@@ -141,6 +141,10 @@ class EngineThread:
         """Return what sharing blocks gave so far, and what it cost."""
         return await self.ask(lambda: self._engine.sharing_report().as_json())
 
+    async def preemptions(self) -> list[dict[str, object]]:
+        """Return who gave way lately, for whom and why; the newest last."""
+        return await self.ask(lambda: [each.as_json() for each in self._engine.latest_preemptions])
+
     async def close(self, *, drain_seconds: float) -> None:
         """Refuse what comes, let live sequences end for a while, cancel the rest, stop."""
         with contextlib.suppress(EngineStoppedError):  # it may fail, or have failed, by itself
