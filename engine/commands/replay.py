@@ -27,6 +27,7 @@ SECONDS_BETWEEN_LINES: Final = 1.0
 def main(argv: list[str]) -> int:
     """Replay and print what the engine did; exit with 1 when events were lost."""
     progress = ProgressLine()
+    started = time.process_time()
     try:
         options = parse_options(argv)
         requests = load_requests(options)
@@ -43,7 +44,8 @@ def main(argv: list[str]) -> int:
         print(f"kvpulse replay: {error}", file=sys.stderr)
         return EXIT_USAGE
     progress.end()
-    print(json.dumps(summary(recorded)) if options.as_json else summary_text(recorded))
+    figures = summary(recorded, cpu_seconds=time.process_time() - started)
+    print(json.dumps(figures) if options.as_json else summary_text(recorded))
     return EXIT_LOST if recorded.not_written else EXIT_GOOD
 
 
@@ -66,13 +68,18 @@ def load_requests(options: ReplayOptions) -> list[TimedRequest]:
     return maker.requests(read_trace(Path(options.trace)))
 
 
-def summary(recorded: RecordedTrace) -> dict[str, object]:
-    """Return what a machine may want to know."""
+def summary(recorded: RecordedTrace, *, cpu_seconds: float) -> dict[str, object]:
+    """Return what a machine may want to know.
+
+    Args:
+        cpu_seconds: What the process spent on reading the trace, running and recording it.
+    """
     return {
         **recorded.accounts.as_json(),
         "sharing": recorded.sharing.as_json(),
         "events_not_written": recorded.not_written,
         "engine_seconds": round(recorded.engine_ns / 1e9, 3),
+        "cpu_seconds": round(cpu_seconds, 3),
         "directory": str(recorded.directory),
     }
 

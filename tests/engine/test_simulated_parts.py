@@ -150,6 +150,7 @@ def test_a_replay_says_what_the_engine_did(tmp_path, capsys):
     assert said["requests"] == 2
     assert said["finished_by_reason"] == {"stop": 2}
     assert said["events_not_written"] == said["active_blocks"] == 0
+    assert 0 < said["cpu_seconds"] < 60
     assert said["directory"].startswith(str(tmp_path / "journal" / "replay"))
 
 
