@@ -3,15 +3,22 @@
 from collections import Counter, defaultdict
 from dataclasses import replace
 
+from agent.ledger import Ledger
+from agent.ledger_delta import RunShape
 from engine.clock import VirtualClock
 from engine.policy.scheduling_policy import SchedulingPolicy
 from engine.policy.victims import Why
+from engine.recording import KeyframeSource
 from engine.runner import NO_TOKEN
 from kvpulse.events import FinishReason, Kind
+from kvpulse.reader import StreamReader
+from kvpulse.recorder import Recorder
 from tests.engine.factories_engine import make_engine, make_request
+from tests.engine.factories_ledger import PlainLedger
 
 MS = 1_000_000
 SECOND = 1_000 * MS
+MIB = 2**20
 
 
 def policed_engine(*, clock=None, policy=None, **settings):
@@ -30,11 +37,30 @@ def ask(
 
 
 class Watched:
-    """An engine whose clients remember what they were told, checked after each act."""
+    """An engine whose clients remember what they were told, checked after each act.
 
-    def __init__(self, **settings):
+    With a `folder` it is recorded there, and `check_journal` holds the journal against the laws.
+    """
+
+    def __init__(self, *, folder=None, **settings):
         self.clock = VirtualClock()
-        self.engine = policed_engine(clock=self.clock, **settings)
+        self.recorder, keyframes = None, KeyframeSource()
+        if folder is not None:
+            self.shape = RunShape(settings["total_blocks"], settings["host_blocks"], 4)
+            self.recorder = Recorder.open(
+                folder,
+                "engine",
+                total_blocks=self.shape.total_blocks,
+                block_size=self.shape.block_size,
+                host_blocks=self.shape.host_blocks,
+                snapshot=keyframes.take,
+                clock=self.clock.now_ns,
+                wall_clock=self.clock.now_ns,
+                segment_bytes=MIB,
+            )
+        self.engine = policed_engine(
+            clock=self.clock, recorder=self.recorder, keyframes=keyframes, **settings
+        )
         self.accepted = {}
         self.ends = defaultdict(Counter)
         self.whole_ends = Counter()
@@ -87,6 +113,24 @@ class Watched:
             if reason is FinishReason.REJECTED:
                 assert self.engine.rejections.pop(root).message
                 assert not self.tokens[root], "rejected only if no token was produced"
+
+    def check_journal(self):
+        """Follow what was recorded: every audit, every law, and nothing is left over."""
+        self.engine.close()
+        assert self.recorder.not_written() == {}
+        plain = PlainLedger(in_order=False).read(self.recorder.directory)
+        acts = self.engine.accounts().acts
+        assert dict(plain.events) == {kind: n for kind, n in acts.items() if n}
+        assert plain.audits
+        assert not any(plain.tables.values())
+        assert not plain.host
+        ledger, reader = Ledger(self.shape), StreamReader(self.recorder.directory)
+        while (batch := reader.read()) is not None:
+            ledger.apply(batch)
+        delta = ledger.take()
+        assert not delta.audits.failures
+        assert delta.audits.passed
+        assert not delta.leaks
 
     @property
     def scheduler(self):
