@@ -1,6 +1,7 @@
 """Whether a request can be served at all, decided when it arrives; a refusal is a value."""
 
 from dataclasses import dataclass
+from typing import Final
 
 from engine.config import EngineConfig
 from engine.policy.never_fits import most_blocks
@@ -10,6 +11,8 @@ from engine.request import Request
 from engine.runner import RunnerDescription
 from engine.sampling_params import SamplingParams
 from kvpulse.events import REJECT_RULES, RejectReason
+
+MOST_TOKEN_IDS: Final = 1 << 32  # what blocks are known by, where no vocabulary says less
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,10 +150,10 @@ class AdmissionRules:
         """Return what is wrong with the request by itself."""
         if request.num_prompt_tokens < 1:
             return "the prompt is empty"
-        if self._vocab_size and request.simulated is None:
-            ids = request.prompt_token_ids
-            if min(ids) < 0 or max(ids) >= self._vocab_size:
-                return f"a prompt token id is outside the vocabulary of {self._vocab_size}"
+        if request.simulated is None:
+            ids, num_ids = request.prompt_token_ids, self._vocab_size or MOST_TOKEN_IDS
+            if min(ids) < 0 or max(ids) >= num_ids:
+                return f"a prompt token id is outside the vocabulary of {num_ids}"
         if self._vocab_size and 2 * request.sampling.beam_width > self._vocab_size:
             return f"beam_width is more than half of the vocabulary of {self._vocab_size}"
         num_sequences, most = request.sampling.num_sequences, self._config.max_batch

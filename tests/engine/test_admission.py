@@ -70,3 +70,13 @@ def test_a_draining_engine_refuses_what_comes_and_finishes_what_is_there():
     assert engine.submit(make_request()).rejection.reason is RejectReason.SHUTTING_DOWN
     engine.drain()
     assert engine.accounts().finished_by_reason == {"length": 1, "rejected": 1}
+
+
+@pytest.mark.parametrize("prefix_index", ["hash", "radix"])
+@pytest.mark.parametrize("token_id", [-1, 2**32, 2**70])
+def test_a_token_id_that_no_vocabulary_has_is_refused_where_none_is_known(token_id, prefix_index):
+    engine = make_engine(prefix_index=prefix_index)
+
+    refused = engine.submit(Request(prompt_token_ids=[token_id] * 8)).rejection
+
+    assert refused.reason is RejectReason.INVALID_REQUEST
