@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from pathlib import Path
 
 from engine.clock import VirtualClock
 from engine.faults.engine_crash import EngineCrash, EngineCrashParameters
+from engine.faults.registry import FAULT_NAMES
 from engine.faults.setup import FaultSetup
 from kvpulse.events import Kind
 from tests.agent.factories_ledger import follow
@@ -17,6 +19,8 @@ from tests.engine.factories_faults import CONFIG, lines_of, read, run_with
 
 SECOND = 1_000_000_000
 REPOSITORY = Path(__file__).parents[2]
+JUDGES = ("agent", "dashboard", "grafana", "migrations")
+KNOWS_THE_TRUTH = re.compile(r"faults?[-_ ]truth|TruthFile|truth\.jsonl|engine\.faults")
 
 
 def test_stored_and_lost_are_together_what_was_emitted_per_kind(tmp_path):
@@ -102,3 +106,18 @@ def test_the_truth_holds_nothing_of_prompts(tmp_path):
     assert set().union(*run.truth) <= allowed
     assert len(json.dumps(run.truth)) < 200 * len(run.truth)
     assert os.stat(tmp_path / "truth.jsonl").st_size > 0
+
+
+def test_whoever_judges_the_engine_sees_neither_the_faults_nor_their_truth(tmp_path):
+    faults = ("leak_slow:every=2", "double_free:every=2", "slow_step", "pool_shrink", "clock_step")
+    run = run_with(tmp_path, *faults)
+    assert {line["fault"] for line in run.truth} == {name.partition(":")[0] for name in faults}
+
+    journal = b"".join(path.read_bytes() for path in sorted(run.recorded.directory.iterdir()))
+    judges = [path for name in JUDGES for path in sorted((REPOSITORY / name).rglob("*.py"))]
+    told = [path for path in judges if KNOWS_THE_TRUTH.search(path.read_text())]
+
+    assert [name for name in FAULT_NAMES if name.encode() in journal] == []
+    assert b"truth" not in journal
+    assert len(judges) > 50
+    assert told == []
