@@ -191,7 +191,7 @@ def _add_memory(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--block-size", type=positive, default=16, metavar="N", help=help_text)
     help_text = "how keys and values are kept (the model's own choice)"
     group.add_argument("--kv-format", choices=KV_FORMATS, help=help_text)
-    help_text = "what computes attention (the best that is installed)"
+    help_text = "what computes attention (the best there is); the flash ones are experimental"
     group.add_argument("--attention", choices=ATTENTION_NAMES, help=help_text)
     help_text = "how the prefix cache finds what is kept: by block hashes, by a radix tree (hash)"
     group.add_argument("--prefix-index", choices=PREFIX_INDEXES, default="hash", help=help_text)

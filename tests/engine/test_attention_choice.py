@@ -102,7 +102,9 @@ def test_triton_without_a_gpu_says_so_unless_it_is_interpreted(monkeypatch):
         attention_named("triton", cache(), num_heads=4)
 
 
-def test_installed_packages_beside_a_gpu_are_taken(monkeypatch, on_gpu):
+def test_installed_packages_beside_a_gpu_are_taken_and_called_experimental(
+    monkeypatch, on_gpu, caplog
+):
     installed(monkeypatch, flash_attn=FakeFlashAttn(), flashinfer=FakeFlashInfer())
 
     flash = attention_named("flash_attn", cache(block_size=256), num_heads=4)
@@ -110,6 +112,10 @@ def test_installed_packages_beside_a_gpu_are_taken(monkeypatch, on_gpu):
 
     assert isinstance(flash, FlashAttention)
     assert isinstance(infer, FlashInferAttention)
+    assert [message.split(":")[0] for message in caplog.messages] == [
+        "attention flash_attn is experimental",
+        "attention flashinfer is experimental",
+    ]
 
 
 @pytest.mark.parametrize(

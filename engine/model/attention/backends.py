@@ -1,6 +1,7 @@
 """The attention backends by name, and which one there is where nothing was asked for."""
 
 import importlib
+import logging
 import os
 from importlib.util import find_spec
 from typing import Any, Final
@@ -12,6 +13,8 @@ from engine.model.kv_tensors import KvTensors
 AUTO: Final = "auto"
 ATTENTION_NAMES: Final = ("torch", "triton", "flash_attn", "flashinfer")
 ELSE: Final = "use --attention torch, which runs anywhere"
+
+_log = logging.getLogger(__name__)
 
 
 def attention_named(name: str | None, kv: KvTensors, *, num_heads: int) -> AttentionBackend:
@@ -76,6 +79,7 @@ def _package(module: str, *, install: str, kv: KvTensors) -> Any:
         raise AttentionUnavailableError(
             module, "it needs an NVIDIA GPU, and the model is on the CPU", instead=ELSE
         )
+    _log.warning("attention %s is experimental: it has not run on a GPU yet", module)
     try:
         return importlib.import_module(module)
     except (ImportError, OSError) as error:
