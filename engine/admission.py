@@ -12,6 +12,7 @@ from engine.runner import RunnerDescription
 from engine.sampling_params import SamplingParams
 from kvpulse.events import REJECT_RULES, RejectReason
 
+MOST_LENGTH_PENALTY: Final = 32  # beyond it, the power of a long answer's length has no float
 MOST_TOKEN_IDS: Final = 1 << 32  # what blocks are known by, where no vocabulary says less
 
 
@@ -191,6 +192,7 @@ def _fork_fault(sampling: SamplingParams) -> str | None:
         return f"beam_width is {width}; 0, or at least n ({n}), is needed"
     if width and best_of > n:
         return "best_of and beam_width exclude each other"
-    if not 0 <= sampling.length_penalty < float("inf"):
-        return f"length_penalty is {sampling.length_penalty}; 0 or more is needed"
+    if not 0 <= sampling.length_penalty <= MOST_LENGTH_PENALTY:
+        most = MOST_LENGTH_PENALTY
+        return f"length_penalty is {sampling.length_penalty}; from 0 to {most} is needed"
     return None

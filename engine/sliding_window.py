@@ -27,4 +27,4 @@ class SlidingWindow:
         dropped = table.block_ids[start:end]
         table.block_ids[start:end] = [NULL_BLOCK] * (end - start)
         table.num_null = end
-        self._pool.free(seq.seq_id, dropped, seq.tenant)
+        self._pool.free(seq.seq_id, dropped, seq.tenant, seq.tier)

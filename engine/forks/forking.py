@@ -65,7 +65,7 @@ class Forking:
         dropped = own[common:]
         del own[common:]
         if dropped:
-            self._pool.free(seq.seq_id, dropped, seq.tenant)
+            self._pool.free(seq.seq_id, dropped, seq.tenant, seq.tier)
         self._share(seq, other)
 
     def _share(self, seq: Sequence, other: Sequence) -> None:

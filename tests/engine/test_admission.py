@@ -21,6 +21,14 @@ REJECTIONS = [
     (make_request(4, 0), {}, RejectReason.INVALID_REQUEST, 0, 0, 400),
     (make_request(4, 4, temperature=-1.0), {}, RejectReason.INVALID_REQUEST, 0, 0, 400),
     (make_request(4, 4, top_p=0.0), {}, RejectReason.INVALID_REQUEST, 0, 0, 400),
+    (
+        make_request(4, 4, beam_width=2, length_penalty=1e3),
+        {},
+        RejectReason.INVALID_REQUEST,
+        0,
+        0,
+        400,
+    ),
     (Request(sampling=SamplingParams()), {}, RejectReason.INVALID_REQUEST, 0, 0, 400),
 ]
 

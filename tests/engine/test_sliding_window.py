@@ -242,3 +242,18 @@ def test_a_swapped_sequence_that_needs_little_more_than_its_window_outlives_a_sh
     events = run_until_done(engine)
 
     assert events[-1].finish_reason is FinishReason.LENGTH
+
+
+def test_what_slides_out_of_a_batch_request_is_evicted_before_what_others_left():
+    engine = windowed_engine(4)
+    engine.submit(make_request(prompt_tokens=8, max_tokens=1, prefix="ab"))
+    run_until_done(engine)
+    left = engine._pool.cached_blocks()
+    batch = dataclasses.replace(make_request(prompt_tokens=16, max_tokens=8, prefix="wxyz"), tier=1)
+    engine.submit(batch)
+
+    for _ in range(2):
+        engine.step()
+
+    order = engine._pool._order.in_order()
+    assert set(order[-len(left) :]) == set(left) < set(order)
