@@ -58,7 +58,7 @@ def _parse(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--seed", type=int, default=DEFAULT_SEED, help="draws the prompts")
     parser.add_argument(
-        "--model", default="smollm2", help="a published name, a GGUF file, or `random`"
+        "--model", default="smollm2", help="anything that `kvpulse serve --model` takes"
     )
     parser.add_argument(
         "--repeat", type=_positive, default=3, help="timed runs of each; the median counts"

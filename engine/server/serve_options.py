@@ -170,7 +170,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _add_model(parser: argparse.ArgumentParser) -> None:
     model = parser.add_mutually_exclusive_group()
-    help_text = "smollm2 (default), random (tiny, seeded), or a GGUF file, or a safetensors folder"
+    help_text = "smollm2 (default), random, random-mla (tiny), a GGUF file or a safetensors folder"
     model.add_argument("--model", default="smollm2", metavar="NAME|PATH", help=help_text)
     help_text = "tokens from a cost model, paced to wall time; needs no torch and no model"
     model.add_argument("--simulated", action="store_true", help=help_text)
