@@ -15,7 +15,7 @@ SETTINGS = st.fixed_dictionaries(
         "max_batch": st.integers(2, 6),
         "token_budget": st.sampled_from([8, 24]),
         "watermark_ratio": st.sampled_from([0.0, 0.2]),
-        "prefix_index": st.sampled_from(["hash", "off"]),
+        "prefix_index": st.sampled_from(["hash", "radix", "off"]),
         "host_blocks": st.just(12),
         "preemption": st.sampled_from(list(PreemptionPolicy)),
         "policy": st.fixed_dictionaries(
