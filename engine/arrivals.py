@@ -57,7 +57,7 @@ class Arrivals:
         return Admission(seq_id, rejection)
 
     def look_at_pool(self) -> None:
-        """Let the watermark gate see how much of the pool is in use."""
+        """Let the watermark gate see how much of the pool is in use; call it after each pass."""
         self._gate.look()
 
     def _tenant(self, alias: str) -> int:

@@ -204,6 +204,7 @@ class Engine:
         self._sharing.note(started_ns)
         self._scheduler.expire(started_ns)
         plan = self._scheduler.run_pass(self.num_steps)
+        self._arrivals.look_at_pool()
         self._pool_wait.set(self._scheduler.judge.num_waiting_for_pool > 0, started_ns)
         self.idle = not plan.sequences
         if self.idle:

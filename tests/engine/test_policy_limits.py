@@ -118,6 +118,29 @@ def test_a_full_pool_closes_the_gate_until_it_is_well_below():
     assert watched.submit(ask(4, 4)).accepted
 
 
+def test_the_gate_opens_and_closes_while_nobody_comes():
+    policy = {"high_watermark_ratio": 0.5, "low_watermark_ratio": 0.25}
+    watched = Watched(total_blocks=20, max_batch=1, policy=policy)
+    pool = watched.engine._pool
+    watched.submit(ask(40, 6))
+    watched.submit(ask(4, 24))  # one block, growing to seven
+    while pool.num_active > 5 or not pool.num_active:
+        watched.step()
+    while pool.num_active < 6:
+        watched.step()
+    assert watched.submit(ask(4, 4)).accepted, "it was below the low one since"
+
+    watched = Watched(total_blocks=20, policy=policy)
+    pool = watched.engine._pool
+    watched.submit(ask(28, 12))
+    watched.submit(ask(16, 8))
+    while pool.num_active <= 10:
+        watched.step()
+    while pool.num_active > 10:
+        watched.step()
+    assert not watched.submit(ask(4, 4)).accepted, "it was above the high one since"
+
+
 def test_after_the_pool_shrank_what_can_never_fit_is_rejected_and_the_rest_goes_on():
     watched = Watched(total_blocks=16, token_budget=64)
     watched.submit(ask(20, 4))
