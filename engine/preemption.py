@@ -71,7 +71,7 @@ class Preemptor:
         group = group_of(choice.victim)
         _remember_shared(group)
         for seq in reversed(group):
-            _unplan(seq, plan)
+            unplan(seq, plan)
             self._take_blocks(seq, choice, plan)
             self._let_wait(seq)
 
@@ -127,7 +127,8 @@ def _worth_swapping(seq: Sequence, config: EngineConfig) -> bool:
     return config.preemption is PreemptionPolicy.SWAP
 
 
-def _unplan(seq: Sequence, plan: StepPlan) -> None:
+def unplan(seq: Sequence, plan: StepPlan) -> None:
+    """Take a sequence out of a step's plan; block moves that it caused stay, and do no harm."""
     if seq in plan.sequences:
         index = plan.sequences.index(seq)
         del plan.sequences[index], plan.num_new_tokens[index]

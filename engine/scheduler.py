@@ -28,7 +28,7 @@ from engine.policy.memory_pressure import MemoryPressure
 from engine.policy.ranking import Ranking, order_key
 from engine.policy.tenant_quotas import TenantQuotas
 from engine.policy.victims import VictimChoice, Why
-from engine.preemption import Preemption, Preemptor
+from engine.preemption import Preemption, Preemptor, unplan
 from engine.prefix_index.protocol import PrefixIndex
 from engine.runner import StepPlan
 from engine.running_plan import RunningPlanner
@@ -171,7 +171,7 @@ class Scheduler:
             self._shed(plan)
         self._plan_running(plan)
         if self._lineup.waiting:
-            self._end_never_fitting()
+            self._end_never_fitting(plan)
             budget = self._admit_waiting(plan)
             self.judge.judge(self._lineup.waiting, self._entry.pass_end(budget))
         return plan
@@ -241,9 +241,11 @@ class Scheduler:
                 return
             self._preemptor.preempt(VictimChoice(group[0], 0, Why.MEMORY, len(running)), plan)
 
-    def _end_never_fitting(self) -> None:
+    def _end_never_fitting(self, plan: StepPlan) -> None:
         total = self._pool.total_blocks
         if total != self._blocks_seen or self._preemptor.somebody_gave_up:
             self._preemptor.somebody_gave_up = False
             self._blocks_seen = total
             self.endings.end_never_fitting()
+            for seq in [seq for seq in plan.sequences if seq.status is SequenceStatus.FINISHED]:
+                unplan(seq, plan)  # a sample of its request can never go on

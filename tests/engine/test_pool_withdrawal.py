@@ -9,11 +9,15 @@ from engine.config import EngineConfig
 from engine.errors import PoolError
 from engine.open_engine import JournalSettings, open_engine
 from engine.policy.scheduling_policy import PreemptionPolicy
+from engine.policy.victims import VictimChoice, Why
 from engine.pool_results import AllocationRefusal
+from engine.runner import StepPlan
 from engine.simulation.simulated_run import Simulation
 from engine.simulation.simulated_runner import SimulatedRunner
+from kvpulse.events import FinishReason
 from tests.agent.factories_ledger import follow
 from tests.engine.factories_branching import BLOCK, branching_workload
+from tests.engine.factories_engine import make_engine, make_request
 from tests.engine.factories_pool_world import EventLedger
 
 
@@ -177,3 +181,26 @@ def test_the_agent_follows_a_pool_that_shrinks_and_grows_over_each_index(kind, t
     assert stored.failures == []
     assert ledger.core.totals.audits_passed > 5
     assert ledger.core.totals.laws_failed == 0
+
+
+def test_a_sample_that_never_fits_again_takes_its_planned_sibling_along():
+    engine = make_engine(prefix_index="off", token_budget=4, total_blocks=24)
+    root = engine.submit(make_request(4, 40, n=2, ignore_eos=True)).seq_id
+    for _ in range(9):
+        engine.step()
+    first, second = engine._scheduler.running
+
+    def give_way(seq):
+        choice = VictimChoice(seq, 0, Why.MEMORY, 2)
+        engine._scheduler._preemptor.preempt(choice, StepPlan(0))
+
+    give_way(first)
+    for _ in range(4):
+        engine.step()  # the first computes its tokens again, in chunks, while the second goes on
+    give_way(second)
+    engine._pool.withdraw(engine._pool.num_available)
+    events = engine.step()
+    engine.check()
+
+    assert [(e.root, e.finish_reason) for e in events] == [(root, FinishReason.ERROR)]
+    assert engine._pool.num_active == 0
