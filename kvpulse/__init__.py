@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
+from kvpulse.emitter_choice import emitter
 from kvpulse.keyframe import Keyframe, KeyframeSequence
 from kvpulse.recorder import Recorder
 from kvpulse.shadow_pool import ShadowPool
@@ -21,6 +22,7 @@ __all__ = [
     "ShadowPool",
     "StreamReader",
     "StreamStatus",
+    "emitter",
     "list_streams",
 ]
 

@@ -2,8 +2,9 @@
 
 Every figure is CPU time of one thread, the median of interleaved rounds. "bare" is `pack_into` of
 the nine fields at a moving offset of a shared mmap with `time.monotonic_ns()`, nothing else, in the
-same process; ratios to it survive a noisy machine. What was recorded is read back and compared
-before anything is timed.
+same process; ratios to it survive a noisy machine. Figures with `_c` are those of the C emitter,
+null where it was not built; the others are the Python writer's. What was recorded is read back and
+compared before anything is timed.
 """
 
 import argparse
@@ -19,6 +20,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from kvpulse.emitter_choice import Emitter, emitter, is_built
 from kvpulse.events import RECORD, SequenceState
 from kvpulse.keyframe import Keyframe, KeyframeSequence
 from kvpulse.recorder import Recorder
@@ -54,7 +56,7 @@ def main(argv: list[str]) -> int:
     return 0
 
 
-def measure(seed: int = 1) -> dict[str, float | int | str]:
+def measure(seed: int = 1) -> dict[str, float | int | str | None]:
     """Return every figure by its name."""
     choose = random.Random(seed)
     with tempfile.TemporaryDirectory(prefix="kvpulse-bench-", dir=_memory()) as folder:
@@ -70,34 +72,64 @@ def measure(seed: int = 1) -> dict[str, float | int | str]:
         "sixty_four_ns": round(times["sixty_four"], 1),
         "one_over_bare": round(one / bare, 3),
         "admit_over_bare": round(times["admit"] / bare, 3),
+        **_compiled(times),
         **rotations,
+        "emitter": emitter().value,
         "seed": seed,
         "machine": f"{platform.machine()} {platform.python_implementation()} "
         f"{platform.python_version()}",
     }
 
 
+def _compiled(times: dict[str, float]) -> dict[str, float | None]:
+    """Return the C emitter's figures, or None for each where there are none."""
+    if "one_c" not in times:
+        names = ("one_c_ns", "admit_c_ns", "sixty_four_c_ns", "one_c_over_bare")
+        return dict.fromkeys(names)
+    return {
+        "one_c_ns": round(times["one_c"], 1),
+        "admit_c_ns": round(times["admit_c"], 1),
+        "sixty_four_c_ns": round(times["sixty_four_c"], 1),
+        "one_c_over_bare": round(times["one_c"] / times["bare"], 3),
+    }
+
+
+def _figures(recorder: Recorder, ids: list[int], suffix: str) -> list[Figure]:
+    return [
+        Figure("one" + suffix, lambda: _one(recorder, ids[:1])),
+        Figure("admit" + suffix, lambda: _admit(recorder)),
+        Figure("sixty_four" + suffix, lambda: _several(recorder, ids)),
+    ]
+
+
 def _time_calls(folder: Path, choose: random.Random) -> dict[str, float]:
     ids = [choose.randrange(4_096) for _ in range(64)]
-    _check_what_is_recorded(folder, ids)
     shared = mmap.mmap(-1, SEGMENT_BYTES)
-    recorder = Recorder.open(
-        folder, "emit", total_blocks=4_096, block_size=BLOCK_SIZE, segment_bytes=SEGMENT_BYTES
-    )
-    figures = (
-        Figure("bare", lambda: _bare(shared)),
-        Figure("one", lambda: _one(recorder, ids[:1])),
-        Figure("admit", lambda: _admit(recorder)),
-        Figure("sixty_four", lambda: _several(recorder, ids)),
-    )
+    figures = [Figure("bare", lambda: _bare(shared))]
+    recorders = []
+    for suffix, name in (("", Emitter.PYTHON), ("_c", Emitter.C)):
+        if name is Emitter.C and not is_built():
+            continue
+        _check_what_is_recorded(folder, ids, name)
+        recorder = Recorder.open(
+            folder,
+            f"emit-{name}",
+            total_blocks=4_096,
+            block_size=BLOCK_SIZE,
+            segment_bytes=SEGMENT_BYTES,
+            emitter=name,
+        )
+        recorders.append(recorder)
+        figures += _figures(recorder, ids, suffix)
     rounds: dict[str, list[float]] = {figure.name: [] for figure in figures}
     for _ in range(ROUNDS):
         for figure in figures:
             rounds[figure.name].append(figure.time_round())
-    lost = recorder.not_written()
-    recorder.close()
+    lost = [recorder.not_written() for recorder in recorders]
+    for recorder in recorders:
+        recorder.close()
     shared.close()
-    assert not lost, f"the bench outran its segments: {lost}"
+    assert not any(lost), f"the bench outran its segments: {lost}"
     return {name: statistics.median(values) for name, values in rounds.items()}
 
 
@@ -136,12 +168,14 @@ def _several(recorder: Recorder, ids: list[int]) -> float:
     return (time.thread_time_ns() - start) / CALLS_OF_64
 
 
-def _check_what_is_recorded(folder: Path, ids: list[int]) -> None:
+def _check_what_is_recorded(folder: Path, ids: list[int], name: Emitter) -> None:
     """Record one call of each kind timed here and compare what a reader finds."""
     from kvpulse.reader import StreamReader
     from kvpulse.stream_values import expand_words
 
-    recorder = Recorder.open(folder, "check", total_blocks=4_096, block_size=BLOCK_SIZE)
+    recorder = Recorder.open(
+        folder, f"check-{name}", total_blocks=4_096, block_size=BLOCK_SIZE, emitter=name
+    )
     recorder.allocate(7, ids[:1])
     recorder.admit(8)
     recorder.allocate(9, ids)

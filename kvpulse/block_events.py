@@ -36,7 +36,10 @@ class BlockEvents(RecordWriter):
 
         A cached block that is taken for new data is stated by `evict` first.
         """
-        flags = HOST_TIER if host else 0
+        try:
+            flags = HOST_TIER if host else 0
+        except Exception:  # noqa: BLE001 - the engine must survive whatever it handed us
+            return self._refuse(ALLOCATE, length_of(ids))
         # `_emit_ids` written out: for one block the call would cost a tenth of the whole.
         records, clock, base, emitted, commit, _ = self._hot
         at = self._index
@@ -60,7 +63,11 @@ class BlockEvents(RecordWriter):
         Count 1 means that the block was cached. One call for each run of equal resulting count,
         in table order.
         """
-        self._emit_ids(SHARE, HOST_TIER if host else 0, tenant, owner, ids, count)
+        try:
+            flags = HOST_TIER if host else 0
+        except Exception:  # noqa: BLE001 - the engine must survive whatever it handed us
+            return self._refuse(SHARE, length_of(ids))
+        return self._emit_ids(SHARE, flags, tenant, owner, ids, count)
 
     def free(
         self,

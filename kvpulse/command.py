@@ -13,6 +13,8 @@ from importlib import metadata
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
+from kvpulse.emitter_choice import emitter
+
 APP: Final = "kvpulse-app"
 HOW_TO_GET_APP: Final = (
     "the rest of kvpulse comes from its source checkout: run `make setup` there, "
@@ -114,7 +116,7 @@ def _dispatch(arguments: list[str]) -> int:
             print(f"\nNot all is installed here: {HOW_TO_GET_APP}.")
         return EXIT_GOOD
     if arguments[0] in {"-V", "--version"}:
-        print(f"kvpulse {version()}")
+        print(f"kvpulse {version()}, {emitter()} emitter")
         return EXIT_GOOD
     return _run(COMMANDS, arguments, prefix="kvpulse")
 

@@ -6,6 +6,7 @@ also leaves the total of every kind, which settles what damage hid in the last s
 """
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from struct import Struct
@@ -45,7 +46,7 @@ class LossPage:
         COUNTS.pack_into(self._map, LOSS_NOT_WRITTEN_OFFSET, *not_written)
         self._words[LOSS_RECORDS_OFFSET // 8] = records
 
-    def finish(self, state: int, emitted: list[int]) -> None:
+    def finish(self, state: int, emitted: Sequence[int]) -> None:
         """Leave the final totals, then the state that makes them valid."""
         COUNTS.pack_into(self._map, LOSS_EMITTED_OFFSET, *emitted)
         self._words[LOSS_STATE_OFFSET // 8] = state

@@ -7,8 +7,9 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from struct import Struct
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Final, Self, cast
 
+from kvpulse.emitter_choice import Emitter, chosen
 from kvpulse.errors import ConfigError
 from kvpulse.events import HOST_TIER, MAX_STRING_BYTES, NOT_MEASURED, Kind
 from kvpulse.keyframe import Keyframe, empty_keyframe
@@ -69,6 +70,7 @@ class Recorder(RequestEvents):
         max_bytes: int = MAX_BYTES,
         run_id: str | None = None,
         starts_empty: bool = True,
+        emitter: str | None = None,
     ) -> Self:
         """Begin a stream `<journal>/<engine>/<run id>/`.
 
@@ -83,10 +85,13 @@ class Recorder(RequestEvents):
             max_bytes: The oldest segments are unlinked beyond this; at least three are kept.
             starts_empty: No block is in use yet, so that the first keyframe can say so even when
                 the snapshot cannot.
+            emitter: "c" or "python" (`Emitter`); None takes what `emitter_choice` says is in force.
+                A subclass of `Recorder` writes with what it is made of.
 
         Raises:
             ConfigError: An argument cannot work.
         """
+        kind = cls._written_with(emitter)
         run = run_id or _new_run_id()
         for name, value in (("engine", engine), ("run_id", run)):
             if not _NAME.fullmatch(value):
@@ -106,7 +111,7 @@ class Recorder(RequestEvents):
         kept = max(FEWEST_SEGMENTS, max_bytes // shape.file_bytes)
         reserver = SegmentReserver(directory, shape, max_segments=kept)
         reserver.attempt()
-        recorder = cls(
+        recorder = kind(
             reserver,
             blocks=(total_blocks, host_blocks, block_size),
             snapshot=snapshot,
@@ -116,6 +121,15 @@ class Recorder(RequestEvents):
         recorder._begin(starts_empty)
         reserver.start()
         return recorder
+
+    @classmethod
+    def _written_with(cls, emitter: str | None) -> type[Self]:
+        """Return the class that records with that writer."""
+        if cls is not Recorder or chosen(emitter) is Emitter.PYTHON:
+            return cls
+        from kvpulse.compiled_recorder import CompiledRecorder
+
+        return cast(type[Self], CompiledRecorder)
 
     def _begin(self, starts_empty: bool) -> None:
         """Publish the first segment, with a keyframe if the state is known."""
@@ -189,6 +203,10 @@ class Recorder(RequestEvents):
             filled_slots: Filled token slots in active blocks, each block once.
             largest_free_run: Longest run of neighbouring free ids.
         """
+        try:
+            flags = HOST_TIER if host else 0
+        except Exception:  # noqa: BLE001 - the engine must survive whatever it handed us
+            return self._refuse(POOL, 1)
         values = (
             total,
             active,
@@ -199,9 +217,10 @@ class Recorder(RequestEvents):
             NOT_MEASURED if filled_slots is None else filled_slots,
             NOT_MEASURED if largest_free_run is None else largest_free_run,
         )
-        self._emit_words(POOL, HOST_TIER if host else 0, 0, 0, 0, POOL_WORDS, values)
+        self._emit_words(POOL, flags, 0, 0, 0, POOL_WORDS, values)
         if self._index >= self._soft_limit or self._word >= self._soft_word:
             self._safe_point()
+        return None
 
     def heartbeat(self, step: int, live: int, waiting: int) -> None:
         """State that the engine lives, with a fresh pair of clocks; a safe point."""

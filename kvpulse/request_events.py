@@ -88,7 +88,11 @@ class RequestEvents(BlockEvents):
 
     def wait(self, owner: int, cause: int, flags: int, blocker: int = 0, tenant: int = 0) -> None:
         """State why `owner` waits; call it when cause or blocker change, not for flags alone."""
-        self._emit(WAIT, flags, tenant, owner, blocker, 1 if blocker else 0, cause)
+        try:
+            n = 1 if blocker else 0
+        except Exception:  # noqa: BLE001 - the engine must survive whatever it handed us
+            return self._refuse(WAIT, 1)
+        return self._emit(WAIT, flags, tenant, owner, blocker, n, cause)
 
     def admit(self, owner: int, tenant: int = 0) -> None:
         """State that `owner` runs for the first time."""
@@ -104,7 +108,11 @@ class RequestEvents(BlockEvents):
         self, owner: int, tokens: int, queried: int, resumed: bool = False, tenant: int = 0
     ) -> None:
         """State what the prefix cache had: `tokens` of `queried`; call it also for 0 tokens."""
-        self._emit(PREFIX_HIT, 1 if resumed else 0, tenant, owner, queried, 1, tokens)
+        try:
+            flags = 1 if resumed else 0
+        except Exception:  # noqa: BLE001 - the engine must survive whatever it handed us
+            return self._refuse(PREFIX_HIT, 1)
+        return self._emit(PREFIX_HIT, flags, tenant, owner, queried, 1, tokens)
 
     def preempt(
         self,
@@ -134,7 +142,11 @@ class RequestEvents(BlockEvents):
 
     def first_token(self, owner: int, resumed: bool = False, tenant: int = 0) -> None:
         """State the first token of `owner`, or the first one after a resume."""
-        self._emit(FIRST_TOKEN, 1 if resumed else 0, tenant, owner, 0, 0, 0)
+        try:
+            flags = 1 if resumed else 0
+        except Exception:  # noqa: BLE001 - the engine must survive whatever it handed us
+            return self._refuse(FIRST_TOKEN, 1)
+        return self._emit(FIRST_TOKEN, flags, tenant, owner, 0, 0, 0)
 
     def finish(
         self,

@@ -14,6 +14,7 @@ from pathlib import Path
 from struct import Struct
 from typing import Final, NamedTuple
 
+from kvpulse.emitter_choice import populate
 from kvpulse.events import FORMAT_VERSION, HEADER_BYTES, MAGIC, MAX_KINDS, RECORD_BYTES
 
 # magic, version, header bytes, ordering, block size, segment, first seq, wall ns, monotonic ns,
@@ -195,6 +196,7 @@ class WritableSegment:
         "reserved_path",
         "shape",
         "state",
+        "touched_bytes",
     )
 
     def __init__(
@@ -205,6 +207,7 @@ class WritableSegment:
         self.number = number
         self.shape = shape
         self.map = mapped
+        self.touched_bytes = 0
         whole = memoryview(mapped)
         lane_bytes = whole[shape.lane_offset : shape.lane_offset + 4 * shape.lane_capacity]
         self.lane = lane_bytes.cast("I")
@@ -216,6 +219,23 @@ class WritableSegment:
     def publish(self) -> None:
         """Give the segment its name, so that readers see it."""
         os.rename(self.reserved_path, self.path)
+
+    def touch(self) -> bool:
+        """Take the page faults of a further piece; False where there is none or it needs the GIL.
+
+        In pieces, so that nobody waits long for the kernel's lock on this process's memory. Without
+        the extension nothing is done: `mmap.madvise` holds the GIL for as long as it runs.
+        """
+        start = self.touched_bytes
+        length = min(MOST_TOUCHED_BYTES, self.shape.file_bytes - start)
+        if populate is None or length <= 0:
+            return False
+        try:
+            populate(self.map, start, length)
+        except (OSError, ValueError):
+            return False  # a kernel before 5.14, or unmapped already
+        self.touched_bytes += length
+        return True
 
     def unmap(self) -> None:
         """Let go of the mapping."""

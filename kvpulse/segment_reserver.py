@@ -53,6 +53,7 @@ class SegmentReserver:
         self._is_made = False
         self._kept: list[int] = []
         self._retired: list[WritableSegment] = []
+        self._untouched: list[WritableSegment] = []  # page faults to come, the oldest first
         self._lock: LifetimeLock | None = None
         self._old_pages: list[LossPage] = []
         self._old_locks: list[LifetimeLock] = []
@@ -98,7 +99,8 @@ class SegmentReserver:
         try:
             self._ensure_stream()
             self._trim(self._max_segments - 1)
-            self.ready = self._reserve()
+            self.ready = segment = self._reserve()
+            self._untouched = [*self._untouched[-1:], segment]
         except (OSError, ValueError) as error:
             self.failure = str(error)
             return False
@@ -148,8 +150,15 @@ class SegmentReserver:
                 delay = FIRST_RETRY_SECONDS
             self._ended.bound(self._room_bytes())
             self._watch()
+            self._touch_ahead()
             self._wake.wait(pause)
             self._wake.clear()
+
+    def _touch_ahead(self) -> None:
+        """Take the engine's page faults for it, until the next segment is due."""
+        while self._untouched and self.ready is not None and not self._stopping:
+            if not self._untouched[0].touch():
+                del self._untouched[0]
 
     def _reserve(self) -> WritableSegment:
         while True:

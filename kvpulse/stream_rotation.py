@@ -67,6 +67,7 @@ class StreamRotation(StreamState):
         unplaced = segment is None or self._reserver.gone_number == segment.number
         # The last chance to leave exact totals on disk, when nothing waits for us any more.
         if unplaced and (self._reserver.ready is not None or self._reserver.attempt()):
+            self._held_back = False  # what is refused on the way needs a place too
             self._rotate(at_safe_point=True)
         self._closed = True
         state = STATE_FINISHED if finished else STATE_CLOSED

@@ -2,10 +2,11 @@
 
 import os
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, MutableSequence, Sequence
 from pathlib import Path
-from typing import Final
+from typing import ClassVar, Final
 
+from kvpulse.emitter_choice import Emitter, HotPath
 from kvpulse.events import MAX_KINDS, RECORD, REFUSED_KIND, Kind
 from kvpulse.keyframe import Keyframe
 from kvpulse.segment import WritableSegment
@@ -16,12 +17,15 @@ SEQ_MASK: Final = 0xFFFF_FFFF
 PAUSED_ON_REQUEST: Final = "paused on request"
 
 Snapshot = Callable[[], Keyframe | None]
+Counts = MutableSequence[int]
 # Lane of records, clock, base of the numbers, events per kind, commit word, lane of words.
-Hot = tuple[memoryview, Callable[[], int], int, list[int], memoryview, memoryview]
+Hot = tuple[memoryview, Callable[[], int], int, Counts, memoryview, memoryview]
 
 
-class StreamState:
+class StreamState(HotPath):
     """One stream's writing end without the writing itself."""
+
+    emitter: ClassVar[Emitter] = Emitter.PYTHON
 
     __slots__ = (
         "__weakref__",
@@ -74,7 +78,7 @@ class StreamState:
         self._anytime = False
         self._clock = clock
         self._wall_clock = wall_clock
-        self._emitted = [0] * MAX_KINDS
+        self._emitted = self._new_counts()
         self._not_written = [0] * MAX_KINDS  # found no segment
         self._refused = [0] * MAX_KINDS  # written as a stand-in
         self._unwritten_records = 0
@@ -96,6 +100,11 @@ class StreamState:
         reserver.on_gone = lambda: _ask_for_rotation(reference)
         os.register_at_fork(after_in_child=lambda: _close_in_child(reference))
         weakref.finalize(self, reserver.stop)
+
+    @staticmethod
+    def _new_counts() -> Counts:
+        """Return a zero for each kind."""
+        return [0] * MAX_KINDS
 
     def emitted(self) -> dict[Kind, int]:
         """Return how many events of each kind were stated, written or not."""
@@ -194,7 +203,7 @@ class StreamState:
                 self._loss.fill(self._not_written, self._unwritten_records)
 
 
-def _by_kind(counts: list[int]) -> dict[Kind, int]:
+def _by_kind(counts: Sequence[int]) -> dict[Kind, int]:
     return {kind: counts[kind] for kind in Kind if counts[kind]}
 
 

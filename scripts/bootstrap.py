@@ -161,7 +161,9 @@ def want_torch() -> bool:
 def fingerprint(profile: str, extras: list[str]) -> str:
     """Return a digest of everything that decides what gets installed."""
     digest = hashlib.sha256(f"{profile} {extras} {sys.version}".encode())
-    for path in (ROOT / "pyproject.toml", ROOT / "kvpulse" / "pyproject.toml", CONSTRAINTS):
+    package = ROOT / "kvpulse"
+    emitter = sorted(package.glob("_*.[ch]"))  # compiled at installation
+    for path in (ROOT / "pyproject.toml", package / "pyproject.toml", CONSTRAINTS, *emitter):
         digest.update(path.read_bytes())
     return digest.hexdigest()
 

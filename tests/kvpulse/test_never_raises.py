@@ -19,6 +19,13 @@ class Unsized:
     __str__ = __len__
 
 
+class Untrue:
+    """A flag that cannot be asked."""
+
+    def __bool__(self):
+        raise RuntimeError("no truth")
+
+
 WRONG_CALLS = [
     ("admit", (-1,), Kind.ADMIT, 1),
     ("admit", ("seven",), Kind.ADMIT, 1),
@@ -40,6 +47,13 @@ WRONG_CALLS = [
     ("step", (None, 1, 1, 1, 1, 1, 1, 1, 1), Kind.STEP, 1),
     ("free", (1, [1, 2], 0, None, 0, True), Kind.FREE, 2),
     ("share", (1, Unsized(), 1), Kind.SHARE, 1),
+    ("allocate", (1, [1, 2], 0, Untrue()), Kind.ALLOCATE, 2),
+    ("share", (1, [1, 2], 2, 0, Untrue()), Kind.SHARE, 2),
+    ("free", (1, [1, 2], 0, 1, 0, Untrue()), Kind.FREE, 2),
+    ("wait", (1, 2, 3, Untrue()), Kind.WAIT, 1),
+    ("prefix_hit", (1, 2, 3, Untrue()), Kind.PREFIX_HIT, 1),
+    ("first_token", (1, Untrue()), Kind.FIRST_TOKEN, 1),
+    ("pool", (1, 1, 1, 1, 1, 1, 1, 1, Untrue()), Kind.POOL, 1),
     ("pool", (1, 1, 1, 1, 1, 2**64), Kind.POOL, 1),
     ("heartbeat", (1, "many", 1), Kind.HEARTBEAT, 1),
     ("config", ({"x": "y" * 9000},), Kind.CONFIG, 1),
