@@ -39,4 +39,4 @@ fmt: ## format the code
 	@$(BIN)/ruff format .
 
 clean: ## remove the virtual environment and caches
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist *.egg-info kvpulse/*.egg-info
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist *.egg-info kvpulse/*.egg-info kvpulse/build kvpulse/*.so
