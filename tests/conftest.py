@@ -6,11 +6,24 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 os.environ.setdefault("TRITON_INTERPRET", "1")
 
 REQUIRED = {name for name in os.environ.get("KVPULSE_REQUIRE", "").split(",") if name}
+
+# Where a run decides about a landing, each test draws the same examples every time; everywhere else
+# every run looks at new ones.
+settings.register_profile(
+    "landing",
+    derandomize=True,
+    deadline=None,
+    print_blob=True,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+if REQUIRED:
+    settings.load_profile("landing")
 
 NEED_TORCH = (
     "kernels/*",
