@@ -11,9 +11,10 @@ from collections.abc import Collection
 from typing import Final
 
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.responses import PlainTextResponse
+from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+MAX_BODY_BYTES: Final = 65_536  # no path reads a body; a longer one is not even waited for
 EXEMPT_PATHS: Final = frozenset({"/healthz", "/readyz"})
 SECURITY_HEADERS: Final = {
     "x-content-type-options": "nosniff",
@@ -44,8 +45,14 @@ def is_allowed_host(header: str, allowed: Collection[str]) -> bool:
         return False
 
 
+def is_too_long(content_length: str) -> bool:
+    """Whether a declared length is above every one that is let in, or no length at all."""
+    digits = content_length.strip()
+    return not digits.isdecimal() or len(digits) > 9 or int(digits) > MAX_BODY_BYTES
+
+
 class HostGuard:
-    """ASGI middleware: refuses foreign Host headers with 421, adds the security headers."""
+    """ASGI middleware: refuses foreign Host headers and long bodies, adds the security headers."""
 
     def __init__(self, app: ASGIApp, allowed: Collection[str] = ()) -> None:
         self._app = app
@@ -62,12 +69,14 @@ class HostGuard:
                 MutableHeaders(scope=message).update(SECURITY_HEADERS)
             await send(message)
 
-        host = Headers(scope=scope).get("host", "")
-        if scope["path"] in EXEMPT_PATHS or is_allowed_host(host, self._allowed):
-            await self._app(scope, receive, send_with_headers)
-            return
-        refusal = PlainTextResponse(
-            "this host name is not served; use 127.0.0.1, or list it in KVPULSE_ALLOWED_HOSTS\n",
-            status_code=421,
-        )
-        await refusal(scope, receive, send_with_headers)
+        answer = self._refusal(scope["path"], Headers(scope=scope)) or self._app
+        await answer(scope, receive, send_with_headers)
+
+    def _refusal(self, path: str, headers: Headers) -> Response | None:
+        if is_too_long(headers.get("content-length", "0")):
+            text = f"a body of more than {MAX_BODY_BYTES} bytes is not read\n"
+            return PlainTextResponse(text, status_code=413, headers={"connection": "close"})
+        if path in EXEMPT_PATHS or is_allowed_host(headers.get("host", ""), self._allowed):
+            return None
+        text = "this host name is not served; use 127.0.0.1, or list it in KVPULSE_ALLOWED_HOSTS\n"
+        return PlainTextResponse(text, status_code=421)

@@ -3,7 +3,6 @@
 `Ledger` (ledger.py) is this plus what is waiting to be stored.
 """
 
-import json
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -26,9 +25,11 @@ from agent.rollup import NULL, Rollups, blank_rows
 from agent.rollup_metrics import COLUMN_INDEX, COLUMNS, COUNTERS, GAUGES
 from agent.second_rows import Stated
 from agent.second_sums import SecondSums, WaitCurve
+from agent.stated_config import read_stated_config
 from agent.tenant_rollup import tenant_blocks, tenant_sums
 from kvpulse.events import MAX_KINDS, Kind, StepWord
 from kvpulse.keyframe_decoder import KeyframeArrays
+from kvpulse.plain_text import plain_text
 
 FIRST_COUNTER: Final = COLUMN_INDEX[COUNTERS[0]]
 MAX_FAILURES: Final = 100  # kept between two takes; all are counted
@@ -299,13 +300,10 @@ class LedgerCore:
             raw = np.array(events.words(record), np.uint32).tobytes()[: int(events.aux[record])]
             text = raw.decode("ascii", "replace")
             if events.kind[record] == Kind.DEFINE:
-                self._learn_strings({int(events.tenant[record]): text})
+                self._learn_strings({int(events.tenant[record]): plain_text(text)})
                 continue
-            try:
-                said = json.loads(text)
-            except ValueError:
-                said = None
-            if isinstance(said, dict):
+            said = read_stated_config(text)
+            if said is not None:
                 self.config, self.config_is_new = said, True
 
     def tenant_label(self, tenant: int) -> str:

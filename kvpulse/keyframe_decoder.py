@@ -15,6 +15,7 @@ from kvpulse.keyframe import (
     Keyframe,
     KeyframeSequence,
 )
+from kvpulse.plain_text import plain_text
 
 Words = npt.NDArray[np.uint32]
 
@@ -127,6 +128,7 @@ def _decode_strings(data: bytes, num_strings: int) -> dict[int, str]:
         length = int.from_bytes(data[at + 4 : at + 8], "little")
         if at + 8 + length > len(data):
             raise KeyframeDamagedError("a string of a keyframe is longer than the keyframe")
-        strings[string_id] = data[at + 8 : at + 8 + length].decode("ascii", "replace")
+        text = data[at + 8 : at + 8 + length].decode("ascii", "replace")
+        strings[string_id] = plain_text(text)
         at += 8 + length + -length % 4
     return strings

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Final, Self, cast
 
 from kvpulse.emitter_choice import Emitter, chosen
 from kvpulse.errors import ConfigError
-from kvpulse.events import HOST_TIER, MAX_STRING_BYTES, NOT_MEASURED, Kind
+from kvpulse.events import HOST_TIER, NOT_MEASURED, Kind
 from kvpulse.keyframe import Keyframe, empty_keyframe
+from kvpulse.plain_text import MAX_CONFIG_BYTES, plain_text
 from kvpulse.request_events import RequestEvents
 from kvpulse.segment import segment_shape
 from kvpulse.segment_reserver import SegmentReserver
@@ -35,10 +36,8 @@ SEGMENT_BYTES: Final = 16 * 2**20
 MAX_BYTES: Final = 256 * 2**20
 FEWEST_SEGMENTS: Final = 3  # one being written, one reserved, one to read
 MAX_STRINGS: Final = 4096
-MAX_CONFIG_BYTES: Final = 8192
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-_UNPRINTABLE: Final = re.compile(r"[^ -~]")
 
 
 class Recorder(RequestEvents):
@@ -250,7 +249,7 @@ class Recorder(RequestEvents):
         rest share the alias `other`.
         """
         try:
-            text = _UNPRINTABLE.sub("?", str(alias))[:MAX_STRING_BYTES]
+            text = plain_text(str(alias))
         except Exception:  # noqa: BLE001 - the engine must survive whatever it handed us
             return 0
         if not text:

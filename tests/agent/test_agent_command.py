@@ -9,6 +9,7 @@ import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from agent.reads import open_reads
@@ -73,6 +74,20 @@ def test_it_takes_the_next_free_port_answers_and_stops_with_everything_stored(
     reads = open_reads(store)
     assert reads.engines()[0].events_stored == account["events_emitted"]
     reads.close()
+
+
+def test_the_agent_connects_to_nobody(tmp_path: Path) -> None:
+    journal, store = tmp_path / "journal", empty_store(tmp_path)
+    record(journal, num_requests=5)
+    agent = AgentProcess("--journal", str(journal), "--store", store, "--port", "0")
+    port = agent.facts()["port"]
+
+    sockets = psutil.Process(agent.process.pid).net_connections("all")
+    agent.stop()
+
+    internet = [each for each in sockets if each.family != socket.AF_UNIX]
+    assert [(each.laddr, each.status) for each in internet] == [(("127.0.0.1", port), "LISTEN")]
+    assert [each.raddr for each in sockets if each.raddr] == []
 
 
 def test_once_stores_what_is_there_and_tells_it_as_json(
