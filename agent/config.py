@@ -27,6 +27,7 @@ class AgentConfig:
     host: str = "127.0.0.1"
     port: int = 9464
     allowed_hosts: tuple[str, ...] = ()  # answered beside loopback names
+    token_file: Path | None = None  # private file with the token that clients must send
     log_level: str = "info"
     commit_seconds: float = 0.25  # between two looks at a stream, each with its commit
     commit_events: int = 262_144  # at most in one commit; while behind, they follow without pause
@@ -143,6 +144,7 @@ _PARSERS: Final[dict[str, Callable[[Found], object]]] = {
     "host": _text,
     "port": _port,
     "allowed_hosts": _names,
+    "token_file": _path,
     "log_level": _log_level,
     "commit_seconds": _seconds,
     "commit_events": _count,

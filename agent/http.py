@@ -37,6 +37,7 @@ def create_app(
     view: LiveView,
     *,
     allowed_hosts: Collection[str] = (),
+    token: str | None = None,
     wall_clock: Callable[[], int] = time.time_ns,
 ) -> ASGIApp:
     """Build the ASGI application.
@@ -44,6 +45,7 @@ def create_app(
     Args:
         view: What the agent's loop publishes.
         allowed_hosts: Host names answered beside loopback ones, such as a container's.
+        token: What a client must send as `Authorization: Bearer …`; None: nothing.
         wall_clock: Nanoseconds since 1970.
     """
     registry = exporter_registry(view, wall_clock)
@@ -70,7 +72,9 @@ def create_app(
         ],
         exception_handlers={Exception: _internal_error},
     )
-    return HostGuard(app, allowed_hosts)  # outermost, so that an error carries the headers too
+    return HostGuard(
+        app, allowed_hosts, token=token
+    )  # outermost, so that an error carries the headers too
 
 
 def _index(_: Request) -> Response:

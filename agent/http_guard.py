@@ -1,9 +1,9 @@
-"""What stands in front of every HTTP answer: a check of the Host header, and plain headers.
+"""What stands in front of every HTTP answer: Host, length and token are checked, headers added.
 
 A page in somebody's browser can be pointed, by its own name server, at 127.0.0.1 (DNS rebinding).
 Its requests then carry the page's host name, so only loopback names, and those that the
-configuration lists, are answered. The two health paths are exempt: probes use whatever address
-they have, and what they are told is no secret.
+configuration lists, are answered. The two health paths are exempt, also from the optional token:
+probes use whatever address they have, and what they are told is no secret.
 """
 
 import ipaddress
@@ -13,6 +13,8 @@ from typing import Final
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from agent.access_token import is_authorized
 
 MAX_BODY_BYTES: Final = 65_536  # no path reads a body; a longer one is not even waited for
 EXEMPT_PATHS: Final = frozenset({"/healthz", "/readyz"})
@@ -52,11 +54,14 @@ def is_too_long(content_length: str) -> bool:
 
 
 class HostGuard:
-    """ASGI middleware: refuses foreign Host headers and long bodies, adds the security headers."""
+    """ASGI middleware: refuses who may not ask and what is too long, adds the security headers."""
 
-    def __init__(self, app: ASGIApp, allowed: Collection[str] = ()) -> None:
+    def __init__(
+        self, app: ASGIApp, allowed: Collection[str] = (), *, token: str | None = None
+    ) -> None:
         self._app = app
         self._allowed = frozenset(name.lower() for name in allowed)
+        self._token = token
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request or pass it on."""
@@ -76,7 +81,13 @@ class HostGuard:
         if is_too_long(headers.get("content-length", "0")):
             text = f"a body of more than {MAX_BODY_BYTES} bytes is not read\n"
             return PlainTextResponse(text, status_code=413, headers={"connection": "close"})
-        if path in EXEMPT_PATHS or is_allowed_host(headers.get("host", ""), self._allowed):
+        if path in EXEMPT_PATHS:
             return None
-        text = "this host name is not served; use 127.0.0.1, or list it in KVPULSE_ALLOWED_HOSTS\n"
-        return PlainTextResponse(text, status_code=421)
+        if not is_allowed_host(headers.get("host", ""), self._allowed):
+            text = "this host name is not served; use 127.0.0.1, or list it in allowed_hosts\n"
+            return PlainTextResponse(text, status_code=421)
+        if self._token is None or is_authorized(headers.get("authorization", ""), self._token):
+            return None
+        text = "send the agent's token: Authorization: Bearer TOKEN\n"
+        wanted = {"www-authenticate": 'Bearer realm="kvpulse"'}
+        return PlainTextResponse(text, status_code=401, headers=wanted)

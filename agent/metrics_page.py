@@ -39,7 +39,8 @@ To scrape it (5 s suits the board; the agent's cost is about 10 ms a scrape and 
           - targets: ["127.0.0.1:9464"]
 
 A Prometheus on another machine needs `kvpulse agent --host 0.0.0.0` and the name it asks for in
-`KVPULSE_ALLOWED_HOSTS`; requests under other host names are refused.
+`KVPULSE_ALLOWED_HOSTS`; requests under other host names are refused. An agent with `--token-file`
+wants `authorization: {{credentials_file: FILE}}` in the scrape configuration, too.
 """
 
 

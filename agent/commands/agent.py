@@ -13,11 +13,15 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Final
 
+from starlette.types import ASGIApp
+
+from agent.access_token import read_token
 from agent.agent_loop import AgentLoop
 from agent.commands.exit_codes import ExitCode
 from agent.config import AgentConfig, load_config
 from agent.freed_memory import keep_freed_memory
 from agent.http import create_app
+from agent.http_guard import is_allowed_host
 from agent.http_server import HttpServer, start_http_server
 from agent.live_view import LiveView
 from agent.reads import open_reads
@@ -29,8 +33,9 @@ LOGGER: Final = logging.getLogger("agent")
 def main(argv: Sequence[str]) -> int:
     """Run `kvpulse agent`."""
     arguments = _parser().parse_args(argv)
-    names = ("journal", "store", "host", "port", "log_level", "config")
+    names = ("journal", "store", "host", "port", "token_file", "log_level", "config")
     config = load_config({name: getattr(arguments, name) for name in names}, os.environ)
+    token = read_token(config.token_file) if config.token_file else None
     _log_to_stderr(config.log_level)
     keep_freed_memory()
     with Store.open(config.store) as store:
@@ -41,7 +46,8 @@ def main(argv: Sequence[str]) -> int:
         with _stopped_by_signals() as stop:
             if arguments.once:
                 return _drain(loop, config, stop, as_json=arguments.json)
-            return _follow(loop, config, view, stop, as_json=arguments.json)
+            app = create_app(view, allowed_hosts=config.allowed_hosts, token=token)
+            return _follow(loop, config, app, stop, as_json=arguments.json)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -50,6 +56,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--store", metavar="PATH|URL", help="SQLite file or postgresql:// URL")
     parser.add_argument("--host", help="address to answer on (default 127.0.0.1)")
     parser.add_argument("--port", help="port to answer on (default 9464; the next free one)")
+    parser.add_argument(
+        "--token-file", metavar="FILE", help="private file with the token that clients must send"
+    )
     parser.add_argument("--log-level", metavar="LEVEL", help="debug, info, warning or error")
     parser.add_argument("--config", metavar="FILE", help="TOML file with a table [agent]")
     parser.add_argument(
@@ -60,11 +69,9 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _follow(
-    loop: AgentLoop, config: AgentConfig, view: LiveView, stop: threading.Event, *, as_json: bool
+    loop: AgentLoop, config: AgentConfig, app: ASGIApp, stop: threading.Event, *, as_json: bool
 ) -> int:
-    server = start_http_server(
-        create_app(view, allowed_hosts=config.allowed_hosts), host=config.host, port=config.port
-    )
+    server = start_http_server(app, host=config.host, port=config.port)
     _say_where(server, config, as_json=as_json)
     try:
         loop.run(stop)
@@ -77,6 +84,8 @@ def _follow(
 def _say_where(server: HttpServer, config: AgentConfig, *, as_json: bool) -> None:
     if config.port and server.port != config.port:
         LOGGER.warning("port %d is taken; answering on %d", config.port, server.port)
+    if config.token_file is None and not is_allowed_host(config.host, ()):
+        LOGGER.warning("answering beyond this machine (--host %s) without a token", config.host)
     LOGGER.info("%s/metrics, journal %s, store %s", server.url, config.journal, config.store)
     if as_json:
         facts = {"url": server.url, "port": server.port, "pid": os.getpid()}

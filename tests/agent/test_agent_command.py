@@ -5,6 +5,7 @@ import signal
 import socket
 import subprocess
 import sys
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -88,6 +89,26 @@ def test_the_agent_connects_to_nobody(tmp_path: Path) -> None:
     internet = [each for each in sockets if each.family != socket.AF_UNIX]
     assert [(each.laddr, each.status) for each in internet] == [(("127.0.0.1", port), "LISTEN")]
     assert [each.raddr for each in sockets if each.raddr] == []
+
+
+def test_an_agent_with_a_token_answers_only_who_sends_it(tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text("correct-horse-battery-staple\n")
+    token.chmod(0o600)
+    where = ("--journal", str(tmp_path / "journal"), "--store", empty_store(tmp_path))
+    agent = AgentProcess(*where, "--port", "0", "--token-file", str(token))
+    url = f"{agent.facts()['url']}/metrics"
+    headers = {"Authorization": "Bearer correct-horse-battery-staple"}
+
+    with pytest.raises(urllib.error.HTTPError, match="401") as refused:
+        urllib.request.urlopen(url)
+    refused.value.close()
+    with urllib.request.urlopen(urllib.request.Request(url, headers=headers)) as response:
+        assert response.status == 200
+    _, errors = agent.stop()
+
+    assert "without a token" not in errors
+    assert "correct-horse" not in errors
 
 
 def test_once_stores_what_is_there_and_tells_it_as_json(
