@@ -8,15 +8,17 @@ from typing import Final
 from agent.config import AgentConfig
 from agent.errors import AgentError, StoreConflict, StoreUnwritable
 from agent.live_view import LiveView
+from agent.log_limit import OncePerHour
 from agent.read_models import RunState
 from agent.sources.journal import FoundStream, JournalFolder
 from agent.store import Store, StreamId
 from agent.stream_follower import Clocks, Step, StreamFollower
-from kvpulse.errors import JournalError
+from kvpulse.errors import JournalError, UnreadableSegmentError
 from kvpulse.stream_values import WriterState
 
 LOGGER: Final = logging.getLogger(__name__)
 STORE: Final = "store"
+JOURNAL: Final = "journal"
 FAR_BEHIND_RECORDS: Final = 1_000_000
 CONFLICT_PAUSE_SECONDS: Final = 10.0
 FAULT_PAUSE_SECONDS: Final = 60.0
@@ -40,6 +42,8 @@ class AgentLoop:
         self._next_progress = 0.0
         self.num_events = 0
         self.conflicts: list[str] = []
+        self.failures: dict[str, str] = {}  # what cannot be read now, and why
+        self._log_limit = OncePerHour(self._clocks.seconds)
         self.store_error: str | None = None
 
     def run(self, stop: threading.Event) -> None:
@@ -91,10 +95,19 @@ class AgentLoop:
 
     def _find_streams(self) -> None:
         now = self._clocks.seconds()
-        for found in self._folder.streams():
+        streams = self._folder.streams()
+        self._note_folder()
+        for found in streams:
             is_due = now >= self._not_before.get(found.stream, 0.0)
             if is_due and found.stream not in self._followers:
                 self._follow(found)
+
+    def _note_folder(self) -> None:
+        problem = self._folder.problem
+        if problem is not None:
+            self._note_failure(JOURNAL, problem)
+        elif self.failures.pop(JOURNAL, None) is not None:
+            self._view.clear_error(JOURNAL)
 
     def _follow(self, found: FoundStream) -> None:
         try:
@@ -103,13 +116,14 @@ class AgentLoop:
             self._store_failed(error)
             return  # tried again at the next scan
         except (AgentError, JournalError) as error:
-            self._give_up(found.stream, str(error))
+            self._give_up_for(found.stream, error)
             return
         if follower.has_ended:
             self._not_before[found.stream] = math.inf
             return
         LOGGER.info("following %s", found.stream)
         self._view.clear_error(str(found.stream))
+        self.failures.pop(str(found.stream), None)
         self._followers[found.stream] = follower
 
     def _step(self, follower: StreamFollower, *, looks: bool) -> bool:
@@ -129,7 +143,7 @@ class AgentLoop:
             self._store_failed(error)
             return False
         except (AgentError, JournalError) as error:
-            self._give_up(follower.stream, str(error))
+            self._give_up_for(follower.stream, error)
             return False
         except Exception as error:
             LOGGER.error("following %s failed", follower.stream, exc_info=error)
@@ -153,8 +167,20 @@ class AgentLoop:
         del self._followers[follower.stream]
         self._not_before[follower.stream] = math.inf
 
-    def _give_up(self, stream: StreamId, why: str, *, pause_seconds: float = math.inf) -> None:
-        LOGGER.error("no longer following %s: %s", stream, why)
+    def _give_up_for(self, stream: StreamId, error: Exception) -> None:
+        # Permissions get mended; what is no journal of ours stays so.
+        can_change = isinstance(error, UnreadableSegmentError)
+        self._note_failure(str(stream), str(error))
+        pause_seconds = FAULT_PAUSE_SECONDS if can_change else math.inf
+        self._give_up(stream, str(error), pause_seconds=pause_seconds)
+
+    def _note_failure(self, subject: str, why: str) -> None:
+        self.failures[subject] = why
+        self._view.note_error(subject, why, self._clocks.wall_ns())
+
+    def _give_up(self, stream: StreamId, why: str, *, pause_seconds: float) -> None:
+        if self._log_limit.is_due(f"{stream}: {why}"):
+            LOGGER.error("no longer following %s: %s", stream, why)
         self._view.note_error(str(stream), why, self._clocks.wall_ns())
         self._not_before[stream] = self._clocks.seconds() + pause_seconds
         follower = self._followers.pop(stream, None)

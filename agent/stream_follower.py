@@ -11,6 +11,7 @@ from agent.ledger import Ledger
 from agent.ledger_delta import LedgerDelta, LiveState, RunShape
 from agent.ledger_resume import resume_ledger
 from agent.live_view import LiveEngine
+from agent.log_limit import OncePerHour
 from agent.read_models import Fingerprint, RunState
 from agent.sources.journal import FoundStream
 from agent.store import Progress, Store
@@ -45,10 +46,14 @@ class StreamFollower:
     def __init__(self, found: FoundStream, store: Store, clocks: Clocks) -> None:
         self.stream = found.stream
         self._clocks = clocks
+        self._log_limit = OncePerHour(clocks.seconds)
         self._writer = store.writer(found.stream)
         stored = self._writer.stored
         self.has_ended = stored is not None and stored.state is not RunState.LIVE
         self._reader = StreamReader(found.directory, stored.position if stored else None)
+        # Up to the last batch, and no further: a loss that the reader found since then is told
+        # with its next batch, and must be found again should we be gone before that.
+        self._position = self._reader.position
         self._ledger: Ledger | None = None
         self._shape: RunShape | None = None
         if stored is not None and not self.has_ended:
@@ -79,11 +84,11 @@ class StreamFollower:
             JournalError: The stream cannot be read.
         """
         began = self._clocks.seconds()
-        before = sum(self._reader.position.counts)
+        before = sum(self._position.counts)
         has_read_all = False
         if self._unstored is None:
             has_read_all = self._read(max_events)
-        num_events = sum(self._reader.position.counts) - before
+        num_events = sum(self._position.counts) - before
         read_at = self._clocks.seconds()
         committed = self._commit()
         if has_read_all:
@@ -99,7 +104,7 @@ class StreamFollower:
         if self._ledger is None or self.has_ended:
             return
         self._commit()
-        self._unstored = (self._ledger.take(), self._reader.position)
+        self._unstored = (self._ledger.take(), self._position)
         self._commit()
 
     def end(self, writer: WriterState) -> None:
@@ -110,7 +115,7 @@ class StreamFollower:
         """
         if self._ledger is not None:
             self._ledger.close()
-            self._unstored = self._unstored or (self._ledger.take(), self._reader.position)
+            self._unstored = self._unstored or (self._ledger.take(), self._position)
             self._commit()
         self._writer.end(ENDED[writer])
         self.has_ended = True
@@ -150,16 +155,27 @@ class StreamFollower:
         # the ledger's cost is by batch. A batch holds at most as many lane words as events were
         # asked for, so it may fall short; the last stretch is not worth asking for again and again.
         while 2 * got < wanted:
-            before = sum(self._reader.position.counts)
+            before = sum(self._position.counts)
             batch = self._reader.read(wanted - got)
             if batch is None:
                 break
             batches.append(batch)
+            self._position = batch.position
             # A record without events still takes its time.
             got += max(1, len(batch.records), sum(batch.position.counts) - before)
+        self._tell_losses(batches)
         for batch in joined_batches(batches):
             self._follow(batch)
         return 2 * got < wanted
+
+    def _tell_losses(self, batches: list[Batch]) -> None:
+        for why in self._reader.damage:
+            LOGGER.warning("%s: passing over a segment: %s", self.stream, why)
+        self._reader.damage.clear()
+        for gap in (batch.gap for batch in batches):
+            if gap is not None and self._log_limit.is_due(gap.reason.value):
+                what = f"{sum(gap.lost)} events lost ({gap.reason.value}), stored as a gap"
+                LOGGER.warning("%s: %s; more of this is said in an hour", self.stream, what)
 
     def _follow(self, batch: Batch) -> None:
         if self._ledger is None:
@@ -172,9 +188,9 @@ class StreamFollower:
         if self._ledger is None or self._shape is None:
             return False
         if self._unstored is None:
-            if self._reader.position == self._writer.position:
+            if self._position == self._writer.position:
                 return False
-            self._unstored = (self._ledger.take(), self._reader.position)
+            self._unstored = (self._ledger.take(), self._position)
         delta, position = self._unstored
         now_ns = self._clocks.wall_ns()
         self._writer.commit(delta, self._shape, Progress(position, self._behind_records, now_ns))

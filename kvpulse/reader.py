@@ -73,6 +73,8 @@ class StreamReader:
         self._idle_polls = 0
         self._next_path = ""
         self._writer: ProcessIdentity | None = None
+        self._last_damaged = -1
+        self.damage: list[str] = []  # why segments were passed over; the caller may empty it
 
     def read(self, max_events: int = 65_536) -> Batch | None:
         """Return the next records, or None when there is nothing new.
@@ -139,10 +141,16 @@ class StreamReader:
                 if isinstance(error, NotAJournalError) and nothing_read:
                     raise
                 self._account.damaged = True
+                self._note_damage(number, str(error))
                 continue
             self._adopt(view)
             return view
         return None
+
+    def _note_damage(self, number: int, why: str) -> None:
+        if number > self._last_damaged:
+            self._last_damaged = number
+            self.damage.append(why)
 
     def _adopt(self, view: SegmentView) -> None:
         self._view = view

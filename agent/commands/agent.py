@@ -28,6 +28,7 @@ from agent.reads import open_reads
 from agent.store import Store
 
 LOGGER: Final = logging.getLogger("agent")
+STOPPING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def main(argv: Sequence[str]) -> int:
@@ -94,11 +95,11 @@ def _say_where(server: HttpServer, config: AgentConfig, *, as_json: bool) -> Non
 
 def _drain(loop: AgentLoop, config: AgentConfig, stop: threading.Event, *, as_json: bool) -> int:
     loop.drain(stop)
-    for conflict in loop.conflicts:
-        print(f"kvpulse agent: {conflict}", file=sys.stderr)
+    for problem in (*loop.conflicts, *loop.failures.values()):
+        print(f"kvpulse agent: {problem}", file=sys.stderr)
     summary = _summary(config, loop.num_events)
     print(json.dumps(summary) if as_json else _in_words(summary))
-    if loop.store_error or loop.conflicts:
+    if loop.store_error or loop.conflicts or loop.failures:
         return ExitCode.UNREACHABLE
     return ExitCode.GOOD
 
@@ -150,7 +151,10 @@ def _stopped_by_signals() -> Iterator[threading.Event]:
         LOGGER.info("%s: storing what was read, then stopping", signal.Signals(number).name)
         stop.set()
 
-    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.getsignal(number) for number in STOPPING}
+    for number, handler in before.items():
+        if handler is not signal.SIG_IGN:  # `nohup` asked for it
+            signal.signal(number, ask)
     try:
         yield stop
     finally:

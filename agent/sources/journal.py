@@ -34,9 +34,11 @@ class JournalFolder:
         self.path = path
         self._uid = os.geteuid() if uid is None else uid
         self._told: set[str] = set()
+        self.problem: str | None = None  # why the folder itself cannot be read now
 
     def streams(self) -> list[FoundStream]:
         """Return the streams that are there now, in the order of their names."""
+        self.problem = None
         owners = self._trusted_owners()
         if owners is None:
             return []
@@ -53,7 +55,7 @@ class JournalFolder:
             self._tell(self.path, "does not exist yet; waiting for an engine to create it")
             return None
         except OSError as error:
-            self._tell(self.path, f"cannot be read: {error.strerror}")
+            self._refuse(f"cannot be read: {error.strerror}")
             return None
         # Root may read for somebody else; everybody else trusts only their own engines.
         return frozenset({self._uid, found.st_uid} if self._uid == 0 else {self._uid})
@@ -63,7 +65,11 @@ class JournalFolder:
             with os.scandir(parent) as entries:
                 found = sorted(entries, key=lambda entry: entry.name)
         except OSError as error:
-            self._tell(parent, f"cannot be listed: {error.strerror}")
+            problem = f"cannot be listed: {error.strerror}"
+            if parent == self.path:
+                self._refuse(problem)
+            else:
+                self._tell(parent, problem)
             return
         for entry in found:
             if not entry.name.startswith(".") and self._is_trusted(entry, owners):
@@ -78,6 +84,10 @@ class JournalFolder:
         if problem is not None:
             self._tell(Path(entry.path), problem)
         return problem is None
+
+    def _refuse(self, problem: str) -> None:
+        self.problem = f"the journal folder {self.path} {problem}"
+        self._tell(self.path, problem)
 
     def _tell(self, path: Path, problem: str) -> None:
         line = f"passing over {ascii(str(path))[1:-1]}: {problem}"
