@@ -14,6 +14,7 @@ from agent.errors import ConfigError
 from kvpulse.paths import journal_dir, store_path
 
 LOG_LEVELS: Final = ("debug", "info", "warning", "error")
+GPU_CHOICES: Final = ("auto", "off")
 PREFIX: Final = "KVPULSE_"
 CONFIG_VARIABLE: Final = "KVPULSE_CONFIG"
 
@@ -32,6 +33,8 @@ class AgentConfig:
     commit_seconds: float = 0.25  # between two looks at a stream, each with its commit
     commit_events: int = 262_144  # at most in one commit; while behind, they follow without pause
     rescan_seconds: float = 1.0
+    gpus: str = "auto"  # or off: NVML is not even loaded
+    gpu_seconds: float = 5.0  # between two looks at the GPUs
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,10 +135,18 @@ def _number(
 
 
 def _log_level(found: Found) -> str:
-    level = found.text.lower()
-    if level not in LOG_LEVELS:
-        raise ConfigError(found.where, found.text, "one of " + ", ".join(LOG_LEVELS))
-    return level
+    return _one_of(found, LOG_LEVELS)
+
+
+def _gpus(found: Found) -> str:
+    return _one_of(found, GPU_CHOICES)
+
+
+def _one_of(found: Found, names: tuple[str, ...]) -> str:
+    name = found.text.lower()
+    if name not in names:
+        raise ConfigError(found.where, found.text, "one of " + ", ".join(names))
+    return name
 
 
 _PARSERS: Final[dict[str, Callable[[Found], object]]] = {
@@ -149,5 +160,7 @@ _PARSERS: Final[dict[str, Callable[[Found], object]]] = {
     "commit_seconds": _seconds,
     "commit_events": _count,
     "rescan_seconds": _seconds,
+    "gpus": _gpus,
+    "gpu_seconds": _seconds,
 }
 assert set(_PARSERS) == {field.name for field in fields(AgentConfig)}

@@ -17,6 +17,7 @@ from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector, CollectorRegistry
 
 from agent.engine_samples import samples_of
+from agent.gpu_metrics import GpuCollector
 from agent.live_view import LiveEngine, LiveView
 from agent.metric import Metric, MetricKind
 from agent.metrics import ENGINE_LABELS, TABLE
@@ -51,9 +52,10 @@ class LiveCollector(Collector):
 def exporter_registry(
     view: LiveView, wall_clock: Callable[[], int] = time.time_ns
 ) -> CollectorRegistry:
-    """Return a registry of its own holding the collector."""
+    """Return a registry of its own holding the collectors."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(LiveCollector(view, wall_clock))
+    registry.register(GpuCollector(view, wall_clock))
     return registry
 
 

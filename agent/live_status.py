@@ -1,6 +1,8 @@
 """The live state and the readiness as plain documents for JSON."""
 
 from agent.engine_samples import is_fresh, source_age_seconds
+from agent.gpu_metrics import is_current
+from agent.gpus import GpuFigure
 from agent.health import Readiness, judge
 from agent.ledger_delta import LiveState
 from agent.live_view import LiveEngine, LiveSnapshot
@@ -34,7 +36,31 @@ def status_document(snapshot: LiveSnapshot, now_ns: int) -> Document:
             "commits": snapshot.commits,
             "commit_seconds": snapshot.commit_seconds,
         },
+        "gpus": _gpus(snapshot, now_ns),
         "engines": [_engine(engine, now_ns) for engine in snapshot.engines.values()],
+    }
+
+
+def _gpus(snapshot: LiveSnapshot, now_ns: int) -> Document:
+    reading = snapshot.gpus
+    if reading is None:
+        return {"available": False, "reason": "nobody looks: gpus = off, or not yet"}
+    age = max(0, now_ns - reading.read_at_ns) / NS_PER_SECOND
+    current = is_current(reading, now_ns)
+    reason = reading.problem or (None if current else f"NVML has not answered for {age:.0f} s")
+    return {
+        "available": current,
+        "reason": reason,
+        "age_seconds": age,
+        "gpus": [
+            {
+                "gpu": gpu.gpu,
+                "name": gpu.name,
+                **{figure.value: gpu.figures.get(figure) for figure in GpuFigure},
+                "not_available": {figure.value: why for figure, why in gpu.missing.items()},
+            }
+            for gpu in reading.gpus
+        ],
     }
 
 

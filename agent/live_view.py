@@ -8,6 +8,7 @@ import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from agent.gpus import GpuReading
 from agent.ledger_delta import LiveState
 from agent.read_models import Fingerprint, RunState
 
@@ -52,6 +53,7 @@ class LiveSnapshot:
     last_commit_at_ns: int | None = None
     commits: int = 0
     commit_seconds: float = 0.0  # spent in store transactions since the start
+    gpus: GpuReading | None = None  # None: nobody looked
 
 
 class LiveView:
@@ -97,6 +99,11 @@ class LiveView:
             left = tuple(error for error in self._snapshot.errors if error.subject != subject)
             if len(left) != len(self._snapshot.errors):
                 self._snapshot = replace(self._snapshot, errors=left)
+
+    def note_gpus(self, reading: GpuReading) -> None:
+        """Show what the GPUs were just seen doing."""
+        with self._lock:
+            self._snapshot = replace(self._snapshot, gpus=reading)
 
     def note_store(self, *, writable: bool) -> None:
         """State whether the last transaction could be committed."""

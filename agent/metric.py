@@ -23,6 +23,7 @@ class Unit(StrEnum):
     SECONDS = "seconds"
     BLOCK_SECONDS = "block-seconds"
     BYTES = "bytes"
+    WATTS = "watts"
     RATIO = "ratio, 0 to 1"
     EVENTS = "events"
     RECORDS = "records"

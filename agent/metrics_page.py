@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from agent.gpu_metrics import GPU_TABLE
 from agent.metric import Metric, MetricKind
 from agent.metrics import ENGINE_LABELS, MAX_TENANTS, OTHER_TENANT, TABLE
 
@@ -43,6 +44,12 @@ A Prometheus on another machine needs `kvpulse agent --host 0.0.0.0` and the nam
 wants `authorization: {{credentials_file: FILE}}` in the scrape configuration, too.
 """
 
+GPU_TEXT: Final = """These come from NVIDIA's driver (NVML), are of no engine, and carry neither
+label of one. Missing is absent, never 0: `/api/status` says for each GPU and figure why it is not
+available. They are not stored: their history is Prometheus'. `gpus = "off"` in the agent's
+configuration turns them off.
+"""
+
 
 def page() -> str:
     """Return the page's text."""
@@ -53,8 +60,10 @@ def page() -> str:
         for metric in TABLE
         if metric.kind is MetricKind.HISTOGRAM
     )
+    gpus = "\n".join(_row(metric) for metric in GPU_TABLE)
     return (
-        f"{INTRODUCTION}\n## Table\n\n{head}\n{rows}\n\n## Histogram edges, in seconds\n\n{edges}\n"
+        f"{INTRODUCTION}\n## Table\n\n{head}\n{rows}\n\n## GPUs of the machine\n\n{GPU_TEXT}\n"
+        f"{head}\n{gpus}\n\n## Histogram edges, in seconds\n\n{edges}\n"
     )
 
 

@@ -20,11 +20,14 @@ from agent.agent_loop import AgentLoop
 from agent.commands.exit_codes import ExitCode
 from agent.config import AgentConfig, load_config
 from agent.freed_memory import keep_freed_memory
+from agent.gpu_watch import GpuWatch
 from agent.http import create_app
 from agent.http_guard import is_allowed_host
 from agent.http_server import HttpServer, start_http_server
 from agent.live_view import LiveView
+from agent.log_limit import OncePerHour
 from agent.reads import open_reads
+from agent.sources.nvml import NvmlSource
 from agent.store import Store
 
 LOGGER: Final = logging.getLogger("agent")
@@ -48,7 +51,8 @@ def main(argv: Sequence[str]) -> int:
             if arguments.once:
                 return _drain(loop, config, stop, as_json=arguments.json)
             app = create_app(view, allowed_hosts=config.allowed_hosts, token=token)
-            return _follow(loop, config, app, stop, as_json=arguments.json)
+            with _gpus_watched(config, view):
+                return _follow(loop, config, app, stop, as_json=arguments.json)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -141,6 +145,20 @@ def _in_words(summary: dict[str, object]) -> str:
         for row in engines
     ]
     return "\n".join(lines)
+
+
+@contextmanager
+def _gpus_watched(config: AgentConfig, view: LiveView) -> Iterator[None]:
+    if config.gpus == "off":
+        yield
+        return
+    limit = OncePerHour(time.monotonic)
+    watch = GpuWatch(NvmlSource(), view, limit, pause_seconds=config.gpu_seconds)
+    watch.start()
+    try:
+        yield
+    finally:
+        watch.stop()
 
 
 @contextmanager
