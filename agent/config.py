@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from agent.errors import ConfigError
+from agent.price import Price
 from kvpulse.paths import journal_dir, store_path
 
 LOG_LEVELS: Final = ("debug", "info", "warning", "error")
@@ -35,6 +36,16 @@ class AgentConfig:
     rescan_seconds: float = 1.0
     gpus: str = "auto"  # or off: NVML is not even loaded
     gpu_seconds: float = 5.0  # between two looks at the GPUs
+    price_per_gpu_hour: float | None = None
+    gpus_per_engine: int = 1
+    currency: str = "USD"
+
+    @property
+    def price(self) -> Price | None:
+        """Return what GPUs cost; None where nobody said."""
+        if self.price_per_gpu_hour is None:
+            return None
+        return Price(self.price_per_gpu_hour, self.gpus_per_engine, self.currency)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +133,20 @@ def _seconds(found: Found) -> float:
     return _number(found, float, 0.001, 3600, "seconds from 0.001 to 3600")
 
 
+def _price(found: Found) -> float:
+    return _number(found, float, 0, 1_000_000, "a number from 0 to 1000000, such as 2.49")
+
+
+def _gpu_count(found: Found) -> int:
+    return int(_number(found, int, 1, 4096, "a whole number from 1 to 4096"))
+
+
+def _currency(found: Found) -> str:
+    if not (found.text.isascii() and found.text.isalpha() and len(found.text) <= 8):
+        raise ConfigError(found.where, found.text, "a currency's code of letters, such as EUR")
+    return found.text.upper()
+
+
 def _number(
     found: Found, kind: Callable[[str], float], low: float, high: float, accepted: str
 ) -> float:
@@ -162,5 +187,8 @@ _PARSERS: Final[dict[str, Callable[[Found], object]]] = {
     "rescan_seconds": _seconds,
     "gpus": _gpus,
     "gpu_seconds": _seconds,
+    "price_per_gpu_hour": _price,
+    "gpus_per_engine": _gpu_count,
+    "currency": _currency,
 }
 assert set(_PARSERS) == {field.name for field in fields(AgentConfig)}

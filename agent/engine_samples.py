@@ -10,9 +10,11 @@ from itertools import chain
 from typing import Final, NamedTuple
 
 from agent import metrics
+from agent.capacity_metrics import capacity_samples
 from agent.ledger_delta import LiveState
 from agent.live_view import LiveEngine
 from agent.metric import Metric, MetricKind
+from agent.price import Price
 from agent.read_models import RunState
 from agent.rebucket import NS_PER_SECOND, rebucket
 from agent.sample import From, Sample
@@ -105,11 +107,12 @@ def is_fresh(engine: LiveEngine, now_ns: int) -> bool:
     return live and source_age_seconds(engine, now_ns) <= STALE_AFTER_SECONDS
 
 
-def samples_of(engine: LiveEngine, now_ns: int) -> Iterator[Sample]:
+def samples_of(engine: LiveEngine, now_ns: int, price: Price | None = None) -> Iterator[Sample]:
     """Give every sample that can be given about one engine at `now_ns` (wall clock)."""
     fresh = is_fresh(engine, now_ns)
     yield from _source(engine, now_ns, fresh=fresh)
-    for sample in chain(_ledger(engine.live), sharing_samples(engine)):
+    ledger = chain(_ledger(engine.live), sharing_samples(engine), capacity_samples(engine, price))
+    for sample in ledger:
         if fresh or sample.metric.kind is not MetricKind.GAUGE:
             yield sample
 

@@ -21,6 +21,7 @@ from agent.gpu_metrics import GpuCollector
 from agent.live_view import LiveEngine, LiveView
 from agent.metric import Metric, MetricKind
 from agent.metrics import ENGINE_LABELS, TABLE
+from agent.price import Price
 from agent.rebucket import Bucketed
 from agent.sample import Sample
 
@@ -30,9 +31,15 @@ UNKNOWN_MODEL: Final = "unknown"
 class LiveCollector(Collector):
     """Gives the families of every engine that the agent knows."""
 
-    def __init__(self, view: LiveView, wall_clock: Callable[[], int] = time.time_ns) -> None:
+    def __init__(
+        self,
+        view: LiveView,
+        wall_clock: Callable[[], int] = time.time_ns,
+        price: Price | None = None,
+    ) -> None:
         self._view = view
         self._wall_clock = wall_clock
+        self._price = price
 
     def collect(self) -> Iterable[Family]:
         """Build fresh families, in the table's order; one without samples is left out."""
@@ -40,7 +47,7 @@ class LiveCollector(Collector):
         now_ns = self._wall_clock()
         for engine in self._view.snapshot().engines.values():
             prefix = (engine.engine, _model_name(engine))
-            for sample in samples_of(engine, now_ns):
+            for sample in samples_of(engine, now_ns, self._price):
                 _add(families[sample.metric.name], prefix, sample)
         return [family for family in families.values() if family.samples]
 
@@ -50,11 +57,11 @@ class LiveCollector(Collector):
 
 
 def exporter_registry(
-    view: LiveView, wall_clock: Callable[[], int] = time.time_ns
+    view: LiveView, wall_clock: Callable[[], int] = time.time_ns, price: Price | None = None
 ) -> CollectorRegistry:
     """Return a registry of its own holding the collectors."""
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(LiveCollector(view, wall_clock))
+    registry.register(LiveCollector(view, wall_clock, price))
     registry.register(GpuCollector(view, wall_clock))
     return registry
 

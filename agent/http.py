@@ -21,6 +21,7 @@ from agent.health import judge
 from agent.http_guard import HostGuard
 from agent.live_status import readiness_document, status_document
 from agent.live_view import LiveView
+from agent.price import Price
 
 LOGGER: Final = logging.getLogger(__name__)
 
@@ -38,6 +39,7 @@ def create_app(
     *,
     allowed_hosts: Collection[str] = (),
     token: str | None = None,
+    price: Price | None = None,
     wall_clock: Callable[[], int] = time.time_ns,
 ) -> ASGIApp:
     """Build the ASGI application.
@@ -46,9 +48,10 @@ def create_app(
         view: What the agent's loop publishes.
         allowed_hosts: Host names answered beside loopback ones, such as a container's.
         token: What a client must send as `Authorization: Bearer …`; None: nothing.
+        price: What GPUs cost; None: nobody said.
         wall_clock: Nanoseconds since 1970.
     """
-    registry = exporter_registry(view, wall_clock)
+    registry = exporter_registry(view, wall_clock, price)
 
     def metrics(request: Request) -> Response:
         encode, content_type = choose_encoder(request.headers.get("accept", ""))
@@ -60,7 +63,7 @@ def create_app(
         return JSONResponse(readiness_document(readiness), status_code=code)
 
     def status(_: Request) -> Response:
-        return JSONResponse(status_document(view.snapshot(), wall_clock()))
+        return JSONResponse(status_document(view.snapshot(), wall_clock(), price))
 
     app = Starlette(
         routes=[

@@ -251,4 +251,5 @@ class LiveState:
     host_total_blocks: int | None = None  # None: the engine has no host tier
     host_unreleased: Mapping[int, int] | None = None  # blocks by ended sequence; None: not known
     waiting_by_priority: Mapping[str, int] = field(default_factory=dict)
+    largest_blocks_needed: int | None = None  # by one live sequence, to its token limit
     open_outlived_block_ns: int = 0  # of stretches that last; see `outlived_block_ns`

@@ -48,6 +48,7 @@ def live_state(core: LedgerCore, recent: tuple[LawFailure, ...]) -> LiveState:
         host_total_blocks=core.host.total if core.shape.host_blocks else None,
         host_unreleased=core.host_holders.of_ended(core.requests.live),
         waiting_by_priority=_waiting_by_priority(core),
+        largest_blocks_needed=_largest_blocks_needed(core),
         open_outlived_block_ns=core.blocks.outlived.open_ns(core.t_ns),
     )
 
@@ -81,6 +82,14 @@ def _waiting_since_ns(core: LedgerCore) -> int | None:
         if state.cause
     )
     return min(begun, default=None)
+
+
+def _largest_blocks_needed(core: LedgerCore) -> int | None:
+    if not core.known:
+        return None
+    held_by, live = core.owners.held_by, core.requests.live.values()
+    needs = (state.limit_blocks - held_by(state.owner) for state in live if state.limit_blocks)
+    return max(0, max(needs, default=0))
 
 
 def _head_of_line(core: LedgerCore) -> HeadOfLine | None:

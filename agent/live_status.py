@@ -7,6 +7,7 @@ from agent.health import Readiness, judge
 from agent.ledger_delta import LiveState
 from agent.live_view import LiveEngine, LiveSnapshot
 from agent.pool_usage import leak_report
+from agent.price import Price
 from agent.rebucket import NS_PER_SECOND
 
 MAX_LISTED = 100  # leaks and holds listed one by one; their number is always told
@@ -23,7 +24,7 @@ def readiness_document(readiness: Readiness) -> Document:
     return {"ready": readiness.is_ready, "problems": problems}
 
 
-def status_document(snapshot: LiveSnapshot, now_ns: int) -> Document:
+def status_document(snapshot: LiveSnapshot, now_ns: int, price: Price | None = None) -> Document:
     """Describe the agent and every engine it knows."""
     return {
         "readiness": readiness_document(judge(snapshot, now_ns)),
@@ -37,7 +38,7 @@ def status_document(snapshot: LiveSnapshot, now_ns: int) -> Document:
             "commit_seconds": snapshot.commit_seconds,
         },
         "gpus": _gpus(snapshot, now_ns),
-        "engines": [_engine(engine, now_ns) for engine in snapshot.engines.values()],
+        "engines": [_engine(engine, now_ns, price) for engine in snapshot.engines.values()],
     }
 
 
@@ -64,7 +65,7 @@ def _gpus(snapshot: LiveSnapshot, now_ns: int) -> Document:
     }
 
 
-def _engine(engine: LiveEngine, now_ns: int) -> Document:
+def _engine(engine: LiveEngine, now_ns: int, price: Price | None) -> Document:
     live = engine.live
     return {
         "engine": engine.engine,
@@ -88,7 +89,32 @@ def _engine(engine: LiveEngine, now_ns: int) -> Document:
         ),
         "head_of_line": _head_of_line(live),
         "host_blocks": _host(live),
+        "capacity": _capacity(engine),
+        "costs": _costs(live, price),
         "ledger": _ledger(live),
+    }
+
+
+def _capacity(engine: LiveEngine) -> Document:
+    left = engine.exhaustion
+    return {
+        "still_needed_blocks": engine.live.gauges.get("blocks_needed"),
+        "largest_still_needed_blocks": engine.live.largest_blocks_needed,
+        "exhaustion_known": left is not None,
+        "exhaustion_seconds": None if left is None else [left.least_seconds, left.most_seconds],
+    }
+
+
+def _costs(live: LiveState, price: Price | None) -> Document:
+    if price is None:
+        return {"known": False, "reason": "no price: set price_per_gpu_hour"}
+    blocks = live.shape.total_blocks
+    paid = live.labelled.get("tenant_block_ns", {})
+    return {
+        "known": True,
+        "currency": price.currency,
+        "block_second": price.of_block_second(blocks),
+        "tenants": {name: price.of(ns / NS_PER_SECOND, blocks) for name, ns in paid.items()},
     }
 
 

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from agent.exhaustion import Exhaustion
 from agent.gpus import GpuReading
 from agent.ledger_delta import LiveState
 from agent.read_models import Fingerprint, RunState
@@ -28,6 +29,7 @@ class LiveEngine:
     last_event_at_ns: int | None  # newest event, engine's wall clock
     lag_seconds: float | None  # wall time between the newest event and its commit; None: virtual
     behind_records: int  # committed by the writer, not yet read
+    exhaustion: Exhaustion | None = None  # None: not known
 
 
 @dataclass(frozen=True, slots=True)

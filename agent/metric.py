@@ -24,6 +24,7 @@ class Unit(StrEnum):
     BLOCK_SECONDS = "block-seconds"
     BYTES = "bytes"
     WATTS = "watts"
+    CURRENCY = "currency of the configuration"
     RATIO = "ratio, 0 to 1"
     EVENTS = "events"
     RECORDS = "records"

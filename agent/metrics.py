@@ -11,6 +11,7 @@ Prometheus may scrape both; where the meaning differs, so does the name.
 
 from typing import Final
 
+from agent.capacity_metrics import CAPACITY_TABLE
 from agent.histogram_edges import (
     FIRST_TOKEN_EDGES,
     INTER_TOKEN_EDGES,
@@ -313,6 +314,7 @@ TABLE: Final = (
     *(DECODE_TIME, QUEUE_TIME, POOL_WAIT, SCHEDULER_WAIT, TIME_TO_FIRST_BLOCK, BLOCK_LIFETIME),
     STEP_TIME,
     *SHARING_TABLE,
+    *CAPACITY_TABLE,
     *(EVENTS, EVENTS_LOST, LEDGER_AUDITS, LAW_FAILURES, JOURNAL_LAG, JOURNAL_BEHIND),
     *(SOURCE_UP, SOURCE_AGE, RUN_START, GAPS, ENGINE_INFO),
 )

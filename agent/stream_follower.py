@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
+from agent.exhaustion import AvailableBlocks
 from agent.joined_batches import joined_batches
 from agent.ledger import Ledger
 from agent.ledger_delta import LedgerDelta, LiveState, RunShape
@@ -46,6 +47,7 @@ class StreamFollower:
     def __init__(self, found: FoundStream, store: Store, clocks: Clocks) -> None:
         self.stream = found.stream
         self._clocks = clocks
+        self._available = AvailableBlocks()
         self._log_limit = OncePerHour(clocks.seconds)
         self._writer = store.writer(found.stream)
         stored = self._writer.stored
@@ -126,6 +128,13 @@ class StreamFollower:
         if self._ledger is None or self._writer.run_key is None:
             return None
         live = self._ledger.live()
+        free, cached = live.gauges.get("free_blocks"), live.gauges.get("cached_blocks")
+        self._available.add(
+            live.t_ns,
+            None if free is None or cached is None else free + cached,
+            total=live.gauges.get("total_blocks"),
+            num_gaps=live.num_gaps,
+        )
         return LiveEngine(
             engine=self.stream.engine,
             run_id=self.stream.run_id,
@@ -138,6 +147,7 @@ class StreamFollower:
             last_event_at_ns=live.t_ns + live.wall_offset_ns if live.t_ns else None,
             lag_seconds=max(0.0, self._clocks.seconds() - self._caught_up_at),
             behind_records=self._behind_records,
+            exhaustion=self._available.estimate(),
         )
 
     def close(self) -> None:

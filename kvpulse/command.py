@@ -54,6 +54,9 @@ COMMANDS: Final[Mapping[str, CommandEntry]] = MappingProxyType(
         "summary": CommandEntry(
             "agent.commands.summary:main", "what a run left in the store, and whether it adds up"
         ),
+        "costs": CommandEntry(
+            "agent.commands.costs:main", "block-seconds and cost by tenant or request"
+        ),
         "db": CommandEntry("agent.commands.db:main", "upgrade or check the store"),
         "bench": CommandEntry("kvpulse.command:bench", "measure one part; alone: list them", ""),
     }

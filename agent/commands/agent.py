@@ -50,7 +50,9 @@ def main(argv: Sequence[str]) -> int:
         with _stopped_by_signals() as stop:
             if arguments.once:
                 return _drain(loop, config, stop, as_json=arguments.json)
-            app = create_app(view, allowed_hosts=config.allowed_hosts, token=token)
+            app = create_app(
+                view, allowed_hosts=config.allowed_hosts, token=token, price=config.price
+            )
             with _gpus_watched(config, view):
                 return _follow(loop, config, app, stop, as_json=arguments.json)
 

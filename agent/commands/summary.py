@@ -57,7 +57,7 @@ def main(argv: Sequence[str]) -> int:
     config = load_config({"store": arguments.store, "config": arguments.config}, os.environ)
     reads = open_reads(config.store)
     try:
-        summary = summarize(reads, _choose(reads, arguments.engine, arguments.run))
+        summary = summarize(reads, choose_run(reads, arguments.engine, arguments.run))
     finally:
         reads.close()
     print(json.dumps(asdict(summary)) if arguments.json else "\n".join(_in_words(summary)))
@@ -96,7 +96,12 @@ def _is_balanced(reads: Reads, run: RunRow) -> bool:
     return run.audits_passed > 0 and run.audits_failed == 0 and failure is None
 
 
-def _choose(reads: Reads, engine: str | None, run_id: str | None) -> RunRow:
+def choose_run(reads: Reads, engine: str | None, run_id: str | None) -> RunRow:
+    """Return the run that the user means.
+
+    Raises:
+        ConfigError: There is no such engine or run, or more than one engine to choose from.
+    """
     names = [row.engine for row in reads.engines()]
     if engine is None and len(names) == 1:
         engine = names[0]

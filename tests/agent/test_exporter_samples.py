@@ -174,7 +174,7 @@ def test_a_tenant_that_appears_later_never_pushes_an_earlier_one_out():
 
 def test_no_label_takes_an_unbounded_value():
     bounded = {"state", "cause", "class", "reason", "part", "kind", "result", "tenant"}
-    bounded |= {"priority", "attempt", "mode", "direction", "outcome"}
+    bounded |= {"priority", "attempt", "mode", "direction", "outcome", "scope", "bound"}
     labels = {name for m in TABLE if m.kind is not MetricKind.INFO for name in m.labels}
 
     assert labels <= bounded

@@ -7,10 +7,12 @@ from dataclasses import replace
 import pytest
 from prometheus_client import generate_latest
 
-from agent import metrics, sharing_metrics
+from agent import capacity_metrics, metrics, sharing_metrics
+from agent.exhaustion import Exhaustion
 from agent.exporter import exporter_registry
 from agent.metric import Metric, MetricKind
 from agent.metrics_page import PAGE, page
+from agent.price import Price
 from agent.rollup_metrics import GAUGES
 from tests.agent.factories_live import NOW_NS, SECOND, live_engine, live_state, view_of
 
@@ -27,12 +29,14 @@ def full_engine():
         host_active_blocks=2,
         host_total_blocks=8,
         host_unreleased={},
+        largest_blocks_needed=3,
     )
-    return live_engine(live, fingerprint={"model": "smollm2", "bytes_per_token": 46_080})
+    said = {"model": "smollm2", "bytes_per_token": 46_080}
+    return live_engine(live, fingerprint=said, exhaustion=Exhaustion(1.0, 2.0))
 
 
 def test_every_declared_metric_stands_in_the_table_once():
-    modules = (vars(metrics), vars(sharing_metrics))
+    modules = (vars(metrics), vars(sharing_metrics), vars(capacity_metrics))
     declared = [value for names in modules for value in names.values() if isinstance(value, Metric)]
 
     assert sorted(m.name for m in declared) == sorted(m.name for m in metrics.TABLE)
@@ -40,7 +44,7 @@ def test_every_declared_metric_stands_in_the_table_once():
 
 
 def test_an_engine_that_measured_everything_fills_every_family():
-    registry = exporter_registry(view_of(full_engine()), lambda: NOW_NS)
+    registry = exporter_registry(view_of(full_engine()), lambda: NOW_NS, Price(2.0))
 
     filled = {family.name for family in registry.collect() if family.samples}
 
