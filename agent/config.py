@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 from agent.errors import ConfigError
 from agent.price import Price
@@ -39,6 +40,8 @@ class AgentConfig:
     price_per_gpu_hour: float | None = None
     gpus_per_engine: int = 1
     currency: str = "USD"
+    otlp_endpoint: str | None = None  # where OpenTelemetry metrics are pushed to
+    otlp_seconds: float = 15.0  # between two pushes
 
     @property
     def price(self) -> Price | None:
@@ -133,6 +136,18 @@ def _seconds(found: Found) -> float:
     return _number(found, float, 0.001, 3600, "seconds from 0.001 to 3600")
 
 
+def _http_address(found: Found) -> str:
+    accepted = "an http:// or https:// address such as http://127.0.0.1:4318/v1/metrics"
+    try:
+        parts = urlsplit(found.text)
+    except ValueError as error:
+        raise ConfigError(found.where, found.text, accepted) from error
+    is_plain = found.text.isascii() and found.text.isprintable() and " " not in found.text
+    if parts.scheme not in ("http", "https") or not parts.hostname or not is_plain:
+        raise ConfigError(found.where, found.text, accepted)
+    return found.text
+
+
 def _price(found: Found) -> float:
     return _number(found, float, 0, 1_000_000, "a number from 0 to 1000000, such as 2.49")
 
@@ -190,5 +205,7 @@ _PARSERS: Final[dict[str, Callable[[Found], object]]] = {
     "price_per_gpu_hour": _price,
     "gpus_per_engine": _gpu_count,
     "currency": _currency,
+    "otlp_endpoint": _http_address,
+    "otlp_seconds": _seconds,
 }
 assert set(_PARSERS) == {field.name for field in fields(AgentConfig)}

@@ -1,7 +1,6 @@
-"""A thread that asks the GPUs now and then and shows the answer; a hanging driver holds only it."""
+"""Look at the GPUs, show the answer, and say what is missing."""
 
 import logging
-import threading
 from typing import Final
 
 from agent.gpus import GpuReading
@@ -10,45 +9,23 @@ from agent.log_limit import OncePerHour
 from agent.sources.nvml import NvmlSource
 
 LOGGER: Final = logging.getLogger(__name__)
-STOP_SECONDS: Final = 1.0
 
 
 class GpuWatch:
-    """Asks until it is stopped."""
+    """Asks whenever it is told to; meant for a thread of its own, since a driver may hang."""
 
-    def __init__(
-        self, source: NvmlSource, view: LiveView, log_limit: OncePerHour, *, pause_seconds: float
-    ) -> None:
+    def __init__(self, source: NvmlSource, view: LiveView, log_limit: OncePerHour) -> None:
         self._source = source
         self._view = view
         self._log_limit = log_limit
-        self._pause_seconds = pause_seconds
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="kvpulse-gpus", daemon=True)
-
-    def start(self) -> None:
-        """Begin to ask."""
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Ask no more; an answer that hangs is not waited for."""
-        self._stop.set()
-        if self._thread.is_alive():
-            self._thread.join(STOP_SECONDS)
 
     def look(self) -> None:
-        """Ask once, show the answer, and say what is missing: one line per cause and hour."""
+        """Ask once; what is missing is one line per cause and hour."""
         reading = self._source.read()
         self._view.note_gpus(reading)
         for cause, gpus in causes(reading).items():
             if self._log_limit.is_due(cause):
                 LOGGER.info("%s%s", cause, f" (GPU {', '.join(gpus)})" if gpus else "")
-
-    def _run(self) -> None:
-        while not self._stop.is_set():
-            self.look()
-            self._stop.wait(self._pause_seconds)
-        self._source.close()
 
 
 def causes(reading: GpuReading) -> dict[str, list[str]]:

@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from types import FrameType
 from typing import Final
 
@@ -26,6 +26,8 @@ from agent.http_guard import is_allowed_host
 from agent.http_server import HttpServer, start_http_server
 from agent.live_view import LiveView
 from agent.log_limit import OncePerHour
+from agent.otlp import OtlpPush
+from agent.periodic import Periodic
 from agent.reads import open_reads
 from agent.sources.nvml import NvmlSource
 from agent.store import Store
@@ -53,7 +55,7 @@ def main(argv: Sequence[str]) -> int:
             app = create_app(
                 view, allowed_hosts=config.allowed_hosts, token=token, price=config.price
             )
-            with _gpus_watched(config, view):
+            with _beside(config, view):
                 return _follow(loop, config, app, stop, as_json=arguments.json)
 
 
@@ -150,17 +152,17 @@ def _in_words(summary: dict[str, object]) -> str:
 
 
 @contextmanager
-def _gpus_watched(config: AgentConfig, view: LiveView) -> Iterator[None]:
-    if config.gpus == "off":
-        yield
-        return
+def _beside(config: AgentConfig, view: LiveView) -> Iterator[None]:
+    """Look at the GPUs and push to a collector, where that is wanted, for as long as we follow."""
     limit = OncePerHour(time.monotonic)
-    watch = GpuWatch(NvmlSource(), view, limit, pause_seconds=config.gpu_seconds)
-    watch.start()
-    try:
+    with ExitStack() as stack:
+        if config.gpus != "off":
+            look = GpuWatch(NvmlSource(), view, limit).look
+            stack.enter_context(Periodic("gpus", look, pause_seconds=config.gpu_seconds))
+        if config.otlp_endpoint is not None:
+            push = OtlpPush(config.otlp_endpoint, view, limit).push
+            stack.enter_context(Periodic("otlp", push, pause_seconds=config.otlp_seconds))
         yield
-    finally:
-        watch.stop()
 
 
 @contextmanager

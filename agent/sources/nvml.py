@@ -1,7 +1,7 @@
 """Ask NVIDIA's driver about its GPUs, expecting it to be absent, partial or failing.
 
 Every call stands alone: what one of them cannot say takes nothing from the others. A driver that
-went away is looked for again. Nothing here raises, and a call may hang: see `agent/gpu_watch.py`.
+went away is looked for again. Nothing here raises, and a call may hang: see `agent/periodic.py`.
 """
 
 import importlib
