@@ -1,6 +1,7 @@
 """Charts of waiting, refusal and latency."""
 
 from grafana_foundation_sdk.builders import timeseries
+from grafana_foundation_sdk.models import dashboard as models
 
 from agent import metrics
 from agent.metric import Metric
@@ -85,6 +86,7 @@ def pool_and_scheduler_wait() -> timeseries.Panel:
     )
     for ref_id, (name, (metric, _)) in zip("ABC", lines.items(), strict=True):
         panel = panel.with_target(query(queries.quantile(metric, 0.95), name, ref_id))
+    panel = above_the_last_edge(panel, metrics.QUEUE_TIME)  # all three have the same edges
     return painted(panel, {name: colour for name, (_, colour) in lines.items()}).span(8)
 
 
@@ -92,4 +94,14 @@ def _quantiles(title: str, metric: Metric, description: str) -> timeseries.Panel
     panel = chart(title, description=description, unit="s")
     for ref_id, (name, q) in zip("ABC", PERCENTILES.items(), strict=True):
         panel = panel.with_target(query(queries.quantile(metric, q), name, ref_id))
-    return painted(panel, colours.QUANTILES).span(8)
+    return painted(above_the_last_edge(panel, metric), colours.QUANTILES).span(8)
+
+
+def above_the_last_edge(panel: timeseries.Panel, metric: Metric) -> timeseries.Panel:
+    """Show a quantile beyond a histogram's last edge as such.
+
+    `histogram_quantile` gives that edge itself then, whatever the samples were.
+    """
+    edge = metric.edges[-1]
+    shown = models.ValueMappingResult(text=f"> {edge:g} s", index=0)
+    return panel.mappings([models.ValueMap(options={f"{edge:g}": shown})])

@@ -7,7 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.histogram import Histogram
-from agent.histogram_edges import FIRST_TOKEN_EDGES, WAIT_EDGES
+from agent.histogram_edges import (
+    FIRST_TOKEN_EDGES,
+    INTER_TOKEN_EDGES,
+    REQUEST_EDGES,
+    WAIT_EDGES,
+)
+from agent.metrics import TABLE
 from agent.rebucket import rebucket
 
 DURATIONS = st.lists(st.integers(0, 10**13), max_size=60)
@@ -62,3 +68,18 @@ def test_edges_resolve_waits_of_milliseconds_and_hold_what_opentelemetry_advises
 
     assert WAIT_EDGES[0] == 0.001
     assert advised <= set(FIRST_TOKEN_EDGES)
+
+
+def test_every_histogram_resolves_from_a_millisecond_on():
+    first = {metric.name: metric.edges[0] for metric in TABLE if metric.edges}
+
+    assert len(first) > 10
+    assert {name: edge for name, edge in first.items() if edge > 0.001} == {}
+
+
+def test_the_edges_of_vllm_and_opentelemetry_are_among_ours():
+    per_token = {0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1, 2.5, 80}
+    per_request = {0.3, 0.5, 0.8, 1, 1.5, 2, 2.5, 5, 10, 15, 20, 30, 40, 50, 60, 120, 7680}
+
+    assert per_token <= set(INTER_TOKEN_EDGES)
+    assert per_request <= set(REQUEST_EDGES)

@@ -132,3 +132,19 @@ def test_a_colour_means_the_same_on_the_board_and_on_the_pages():
     assert colours.WAIT_CLASSES == theme.WAIT_CLASS_COLOURS
     assert colours.WAIT_CAUSES == theme.WAIT_CAUSE_COLOURS
     assert colours.QUANTILES == theme.QUANTILE_COLOURS
+
+
+def test_a_quantile_above_the_last_edge_is_shown_as_above_it(panels):
+    edges = {f"{metric.name}_bucket": metric.edges[-1] for metric in TABLE if metric.edges}
+    checked = 0
+    for panel in panels:
+        for target in panel["targets"]:
+            if "histogram_quantile" not in target["expr"]:
+                continue
+            [series] = set(re.findall(r"kvpulse_\w+_bucket", target["expr"]))
+            edge = f"{edges[series]:g}"
+            [mapping] = panel["fieldConfig"]["defaults"]["mappings"]
+            assert mapping["options"][edge]["text"] == f"> {edge} s"
+            checked += 1
+
+    assert checked >= 9
