@@ -2,8 +2,8 @@
 
 from typing import Final
 
-# vLLM's lists, which contain every edge that OpenTelemetry advises for times to first and per token.
-# Its lists per token and per request begin at 10 and 300 ms; here all resolve from 1 ms on.
+# vLLM's lists, which contain every edge that OpenTelemetry advises for times to first and per
+# token. Its lists per token and per request begin at 10 and 300 ms; here all resolve from 1 ms on.
 FIRST_TOKEN_EDGES: Final = (
     *(0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0),
     *(20.0, 40.0, 80.0, 160.0, 640.0, 2560.0),

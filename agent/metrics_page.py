@@ -29,7 +29,8 @@ bounded: the values are fixed enumerations, or, for `tenant`, the first {MAX_TEN
   changes at the same moment.
 - **Histograms** are re-counted from the ledger's exponential ones (base 2^(1/16)): a sample within
   2.2 % of an edge may be counted one bucket off; the sum and the number of samples are exact.
-  All resolve from 1 ms on. A quantile above the last edge is only known to be above: the board says "> edge".
+  All resolve from 1 ms on. A quantile above the last edge is only known to be above: the board
+  says "> edge".
 - **Names** follow vLLM's where the meaning is equal, under the prefix `kvpulse_`.
 
 To scrape it (5 s suits the board; the agent's cost is about 10 ms a scrape and engine):
