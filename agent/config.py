@@ -10,10 +10,12 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Final
 
+from agent.byte_size import parse_bytes
 from agent.errors import ConfigError
 from kvpulse.paths import journal_dir, store_path
 
 LOG_LEVELS: Final = ("debug", "info", "warning", "error")
+MIN_BUDGET_BYTES: Final = 1 << 20
 PREFIX: Final = "KVPULSE_"
 CONFIG_VARIABLE: Final = "KVPULSE_CONFIG"
 
@@ -31,6 +33,8 @@ class AgentConfig:
     commit_seconds: float = 0.25  # between two looks at a stream, each with its commit
     commit_events: int = 262_144  # at most in one commit; while behind, they follow without pause
     rescan_seconds: float = 1.0
+    store_budget: int = 8 << 30  # bytes; the oldest detail goes when the store is larger
+    prune_seconds: float = 60.0  # between two looks at the store's size
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +134,13 @@ def _number(
     return value
 
 
+def _budget(found: Found) -> int:
+    size = parse_bytes(found.text)
+    if size is None or not MIN_BUDGET_BYTES <= size < 1 << 60:
+        raise ConfigError(found.where, found.text, "a size from 1MiB on, such as 500MB or 8GiB")
+    return size
+
+
 def _log_level(found: Found) -> str:
     level = found.text.lower()
     if level not in LOG_LEVELS:
@@ -147,5 +158,7 @@ _PARSERS: Final[dict[str, Callable[[Found], object]]] = {
     "commit_seconds": _seconds,
     "commit_events": _count,
     "rescan_seconds": _seconds,
+    "store_budget": _budget,
+    "prune_seconds": _seconds,
 }
 assert set(_PARSERS) == {field.name for field in fields(AgentConfig)}

@@ -272,7 +272,8 @@ class RunWriter:
     def _write_snapshot(
         self, connection: Connection, key: int, offset: int, snapshot: Snapshot
     ) -> None:
-        row = (key, snapshot.seq, snapshot.t_ns + offset, snapshot.map_blob, snapshot.state_blob)
+        at_ns = snapshot.t_ns + offset
+        row = (key, snapshot.seq, at_ns, snapshot.map_blob, snapshot.state_blob, 0)
         connection.exec_driver_sql(self._statements.replace["snapshots"], row)
         connection.exec_driver_sql(self._statements.drop_states, (key, snapshot.seq))
 

@@ -44,7 +44,7 @@ def chunk_rows(run_key: int, offset: int, chunks: Iterable[Chunk]) -> list[Row]:
 
 def rollup_rows(run_key: int, offset: int, rollups: Iterable[RollupRow]) -> list[Row]:
     """Return rows of `rollups`."""
-    return [(run_key, tier, t_ns + offset, *values) for tier, t_ns, values in rollups]
+    return [(run_key, tier, t_ns + offset, *values, 0) for tier, t_ns, values in rollups]
 
 
 def latency_rows(run_key: int, offset: int, latencies: Iterable[LatencyRow]) -> list[Row]:

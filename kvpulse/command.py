@@ -54,7 +54,7 @@ COMMANDS: Final[Mapping[str, CommandEntry]] = MappingProxyType(
         "summary": CommandEntry(
             "agent.commands.summary:main", "what a run left in the store, and whether it adds up"
         ),
-        "db": CommandEntry("agent.commands.db:main", "upgrade or check the store"),
+        "db": CommandEntry("agent.commands.db:main", "upgrade, check or prune the store"),
         "bench": CommandEntry("kvpulse.command:bench", "measure one part; alone: list them", ""),
     }
 )

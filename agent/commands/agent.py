@@ -22,6 +22,7 @@ from agent.http_server import HttpServer, start_http_server
 from agent.live_view import LiveView
 from agent.reads import open_reads
 from agent.store import Store
+from agent.store_keeper import StoreKeeper
 
 LOGGER: Final = logging.getLogger("agent")
 
@@ -29,7 +30,7 @@ LOGGER: Final = logging.getLogger("agent")
 def main(argv: Sequence[str]) -> int:
     """Run `kvpulse agent`."""
     arguments = _parser().parse_args(argv)
-    names = ("journal", "store", "host", "port", "log_level", "config")
+    names = ("journal", "store", "host", "port", "log_level", "store_budget", "config")
     config = load_config({name: getattr(arguments, name) for name in names}, os.environ)
     _log_to_stderr(config.log_level)
     keep_freed_memory()
@@ -38,10 +39,22 @@ def main(argv: Sequence[str]) -> int:
             time.time_ns(), store_label=store.address.label, journal=str(config.journal)
         )
         loop = AgentLoop(config, store, view)
+        keeper = StoreKeeper(
+            store.address,
+            view,
+            budget_bytes=config.store_budget,
+            prune_seconds=config.prune_seconds,
+        )
         with _stopped_by_signals() as stop:
             if arguments.once:
-                return _drain(loop, config, stop, as_json=arguments.json)
-            return _follow(loop, config, view, stop, as_json=arguments.json)
+                code = _drain(loop, config, stop, as_json=arguments.json)
+                keeper.prune_once()
+                return code
+            keeper.start()
+            try:
+                return _follow(loop, config, view, stop, as_json=arguments.json)
+            finally:
+                keeper.stop()
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -51,6 +64,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--host", help="address to answer on (default 127.0.0.1)")
     parser.add_argument("--port", help="port to answer on (default 9464; the next free one)")
     parser.add_argument("--log-level", metavar="LEVEL", help="debug, info, warning or error")
+    parser.add_argument(
+        "--store-budget", metavar="SIZE", help="the oldest detail goes beyond it (default 8GiB)"
+    )
     parser.add_argument("--config", metavar="FILE", help="TOML file with a table [agent]")
     parser.add_argument(
         "--once", action="store_true", help="store what the journal holds now, then exit"

@@ -1,4 +1,4 @@
-"""`kvpulse db`: bring the store's schema up to date, or say which revision it is at."""
+"""`kvpulse db`: bring the store's schema up to date, check it, or bring it under its budget."""
 
 import argparse
 import json
@@ -8,14 +8,18 @@ from collections.abc import Sequence
 from agent.commands.exit_codes import ExitCode
 from agent.config import load_config
 from agent.errors import StoreTooNew, StoreTooOld
+from agent.retention import Held
 from agent.store_connection import open_for_reading, open_for_writing, parse_address
+from agent.store_keeper import pruned_text
+from agent.store_prune import Pruner
 from agent.store_revision import HEAD, check_revision, stored_revision, upgrade
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run `kvpulse db upgrade|check`."""
+    """Run `kvpulse db upgrade|check|prune`."""
     arguments = _parser().parse_args(argv)
-    return _upgrade(arguments) if arguments.action == "upgrade" else _check(arguments)
+    actions = {"upgrade": _upgrade, "check": _check, "prune": _prune}
+    return actions[arguments.action](arguments)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -24,11 +28,16 @@ def _parser() -> argparse.ArgumentParser:
     for name, text in (
         ("upgrade", "create the store or apply the revisions it lacks, in one transaction"),
         ("check", "say whether this kvpulse can use the store; exit 1 if not"),
+        ("prune", "delete the oldest detail until the store fits its budget; exit 1 if it cannot"),
     ):
         action = actions.add_parser(name, help=text, description=text)
         action.add_argument("--store", metavar="PATH|URL", help="default: the agent's store")
         action.add_argument("--config", metavar="FILE", help="TOML file with a table [agent]")
         action.add_argument("--json", action="store_true", help="print one JSON object")
+        if name == "prune":
+            action.add_argument(
+                "--store-budget", metavar="SIZE", help="such as 500MB; default: the agent's, 8GiB"
+            )
     return parser
 
 
@@ -66,6 +75,35 @@ def _check(arguments: argparse.Namespace) -> int:
     }
     _print(arguments, problem or f"{address.label}: at {HEAD}, good", facts)
     return ExitCode.BAD_ANSWER if problem else ExitCode.GOOD
+
+
+def _prune(arguments: argparse.Namespace) -> int:
+    flags = {name: getattr(arguments, name) for name in ("store", "config", "store_budget")}
+    config = load_config(flags, os.environ)
+    reads = open_for_reading(parse_address(config.store))  # a typing error makes no new store
+    try:
+        check_revision(reads, parse_address(config.store))
+    finally:
+        reads.dispose()
+    pruner = Pruner(parse_address(config.store))
+    try:
+        done = pruner.prune(config.store_budget)
+    finally:
+        pruner.close()
+    facts: dict[str, object] = {
+        "store": parse_address(config.store).label,
+        "budget_bytes": done.budget_bytes,
+        "before_bytes": done.before_bytes,
+        "after_bytes": done.after_bytes,
+        "pinned_bytes": done.pinned_bytes,
+        "deleted": {kind.value: done.deleted.get(kind, 0) for kind in Held},
+        "within": done.is_within,
+        "busy": not done.is_ours,
+    }
+    _print(arguments, pruned_text(done), facts)
+    if not done.is_ours:
+        return ExitCode.UNREACHABLE
+    return ExitCode.GOOD if done.is_within else ExitCode.BAD_ANSWER
 
 
 def _store(arguments: argparse.Namespace) -> str:
