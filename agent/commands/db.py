@@ -4,15 +4,30 @@ import argparse
 import json
 import os
 from collections.abc import Sequence
+from itertools import islice
+from typing import Final
+
+from sqlalchemy import Engine
+from sqlalchemy.exc import DBAPIError
 
 from agent.commands.exit_codes import ExitCode
 from agent.config import load_config
-from agent.errors import StoreTooNew, StoreTooOld
+from agent.errors import StoreTooNew, StoreTooOld, StoreUnreadable
 from agent.retention import Held
-from agent.store_connection import open_for_reading, open_for_writing, parse_address
+from agent.store_check import check_runs
+from agent.store_check_values import Finding
+from agent.store_connection import (
+    StoreAddress,
+    first_line,
+    open_for_reading,
+    open_for_writing,
+    parse_address,
+)
 from agent.store_keeper import pruned_text
 from agent.store_prune import Pruner
 from agent.store_revision import HEAD, check_revision, stored_revision, upgrade
+
+MOST_FINDINGS: Final = 100
 
 
 def main(argv: Sequence[str]) -> int:
@@ -27,13 +42,15 @@ def _parser() -> argparse.ArgumentParser:
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     for name, text in (
         ("upgrade", "create the store or apply the revisions it lacks, in one transaction"),
-        ("check", "say whether this kvpulse can use the store; exit 1 if not"),
+        ("check", "say whether the store can be used, and recount it; exit 1 if not all adds up"),
         ("prune", "delete the oldest detail until the store fits its budget; exit 1 if it cannot"),
     ):
         action = actions.add_parser(name, help=text, description=text)
         action.add_argument("--store", metavar="PATH|URL", help="default: the agent's store")
         action.add_argument("--config", metavar="FILE", help="TOML file with a table [agent]")
         action.add_argument("--json", action="store_true", help="print one JSON object")
+        if name == "check":
+            action.add_argument("--quick", action="store_true", help="look at the revision only")
         if name == "prune":
             action.add_argument(
                 "--store-budget", metavar="SIZE", help="such as 500MB; default: the agent's, 8GiB"
@@ -65,6 +82,7 @@ def _check(arguments: argparse.Namespace) -> int:
             check_revision(engine, address)
         except (StoreTooNew, StoreTooOld) as error:
             problem = str(error)
+        findings = [] if problem or arguments.quick else _recount(engine, address)
     finally:
         engine.dispose()
     facts: dict[str, object] = {
@@ -72,9 +90,22 @@ def _check(arguments: argparse.Namespace) -> int:
         "revision": found,
         "needed": HEAD,
         "usable": not problem,
+        "recounted": not problem and not arguments.quick,
+        "findings": [finding._asdict() for finding in findings],
     }
-    _print(arguments, problem or f"{address.label}: at {HEAD}, good", facts)
-    return ExitCode.BAD_ANSWER if problem else ExitCode.GOOD
+    good = f"at {HEAD}" + ("" if arguments.quick else ", everything adds up")
+    lines = [f"run {run_key}: {law}: {detail}" for run_key, law, detail in findings]
+    text = "\n".join(lines) or f"{address.label}: {good}"
+    _print(arguments, problem or text, facts)
+    return ExitCode.BAD_ANSWER if problem or findings else ExitCode.GOOD
+
+
+def _recount(engine: Engine, address: StoreAddress) -> list[Finding]:
+    try:
+        with engine.connect() as connection:
+            return list(islice(check_runs(connection), MOST_FINDINGS))
+    except DBAPIError as error:
+        raise StoreUnreadable(address.label, first_line(error)) from error
 
 
 def _prune(arguments: argparse.Namespace) -> int:
