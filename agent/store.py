@@ -21,7 +21,12 @@ from agent.errors import StoreConflict, StoreUnwritable
 from agent.ledger_delta import LedgerDelta, RunShape, Snapshot
 from agent.read_models import RunState
 from agent.rollup_repeats import RepeatPlan, TierEnd, plan_repeats
-from agent.store_connection import StoreAddress, first_line, open_for_writing, parse_address
+from agent.store_connection import (
+    StoreAddress,
+    open_for_writing,
+    parse_address,
+    why_unwritable,
+)
 from agent.store_resume import StoredRun, load_run
 from agent.store_revision import upgrade
 from agent.store_rows import COUNTS, Row
@@ -105,7 +110,8 @@ class Store:
         except IntegrityError:
             raise
         except (DBAPIError, sqlite3.Error) as error:
-            raise StoreUnwritable(self.address.label, first_line(error)) from error
+            why = why_unwritable(self.address, error)
+            raise StoreUnwritable(self.address.label, why) from error
 
 
 class RunWriter:

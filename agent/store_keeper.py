@@ -22,7 +22,7 @@ RETENTION: Final = "retention"
 LOOK_SECONDS: Final = 1.0
 TRY_WAL_BYTES: Final = 16 << 20  # from here on it is emptied when nobody is in the way
 MOST_WAL_BYTES: Final = 128 << 20  # from here on writers and readers wait for that
-WAIT_SECONDS: Final = 2.4  # twice this is below what a commit waits for the database
+WAIT_SECONDS: Final = 4.5  # in all, below what a commit waits for the database
 PAUSE_SECONDS: Final = 30.0  # after waiting in vain
 
 

@@ -25,9 +25,9 @@ from agent.retention import (
 from agent.rollup_metrics import LABELLED_INDEX, LATENCIES
 from agent.store_connection import (
     StoreAddress,
-    first_line,
     open_for_reading,
     open_for_writing,
+    why_unwritable,
 )
 from agent.store_space import INTERVAL_BYTES, PRUNE_LOCK, REQUEST_BYTES, Space, give_back, measure
 from agent.store_stretches import (
@@ -89,7 +89,8 @@ class Pruner:
                 if is_ours:
                     self._rounds(done)
         except DBAPIError as error:
-            raise StoreUnwritable(self._address.label, first_line(error)) from error
+            why = why_unwritable(self._address, error)
+            raise StoreUnwritable(self._address.label, why) from error
         return done
 
     @contextmanager

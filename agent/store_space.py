@@ -84,8 +84,8 @@ def wal_bytes(path: Path) -> int:
 def checkpoint(engine: Engine, *, wait_seconds: float) -> bool:
     """Copy SQLite's write-ahead log into the file and empty it; return whether that worked.
 
-    It cannot while somebody reads an older state: then it waits, for each of the two things that
-    it needs (no writer, no such reader), and keeps writers waiting.
+    It cannot while somebody reads an older state. Then it waits, so long in all, for these to end
+    and for those to end that began meanwhile, and keeps writers waiting.
     """
     with engine.connect() as connection:
         before = _pragma(connection, "busy_timeout")
