@@ -120,3 +120,16 @@ def test_a_quick_check_looks_at_the_revision_only(
     change(where, "UPDATE runs SET events_lost = 5")
 
     assert kvpulse(["db", "check", "--store", where, "--quick"]) == 0
+
+
+def test_a_store_in_the_middle_of_a_run_adds_up(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    where = empty_store(tmp_path)
+    record(tmp_path / "journal", num_requests=100)
+    with Store.open(where) as store:
+        config = AgentConfig(journal=tmp_path / "journal", store=where, commit_events=512)
+        loop = AgentLoop(config, store, LiveView(0))
+        for _ in range(12):
+            loop.turn(scan=True)
+            assert check(where, capsys) == (0, set())
