@@ -17,7 +17,7 @@ from agent.block_ledger import (
     outcomes_of,
 )
 from agent.chunk import Stretch, decode_chunk
-from agent.errors import StateError
+from agent.errors import ChunkError, StateError
 from agent.event_columns import Bools, Bytes, EventColumns, Ints, columns_of, unroll
 from agent.owner_ledger import OwnerLedger
 from agent.reference_ledger import ReferenceLedger
@@ -25,6 +25,7 @@ from agent.state_frame import decode_frame, encode_frame
 from kvpulse.events import HOST_TIER, BlockState, FreeOutcome, Kind
 
 UNKNOWN: Final = -1
+MOST_BLOCKS: Final = 1 << 24  # of a pool; a chunk that claims more is not believed
 _ARRAYS: Final = ("state", "count", "since_ns", "tenant", "hash_known", "ref_owner", "ref_block")
 
 
@@ -185,6 +186,8 @@ class MapReplay:
 
     def _resize(self, total: int) -> None:
         """Follow a pool that states another size; which blocks left service is not stated."""
+        if total > MOST_BLOCKS:
+            raise ChunkError(f"a chunk states a pool of {total} blocks, more than {MOST_BLOCKS}")
         self._total = total
         extra = total - len(self._count)
         if extra > 0:

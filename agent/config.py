@@ -11,12 +11,14 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+from agent.byte_size import parse_bytes
 from agent.errors import ConfigError
 from agent.price import Price
 from kvpulse.paths import journal_dir, store_path
 
 LOG_LEVELS: Final = ("debug", "info", "warning", "error")
 GPU_CHOICES: Final = ("auto", "off")
+MIN_BUDGET_BYTES: Final = 1 << 20
 PREFIX: Final = "KVPULSE_"
 CONFIG_VARIABLE: Final = "KVPULSE_CONFIG"
 
@@ -49,6 +51,9 @@ class AgentConfig:
         if self.price_per_gpu_hour is None:
             return None
         return Price(self.price_per_gpu_hour, self.gpus_per_engine, self.currency)
+
+    store_budget: int = 8 << 30  # bytes; the oldest detail goes when the store is larger
+    prune_seconds: float = 60.0  # between two looks at the store's size
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +179,13 @@ def _number(
     return value
 
 
+def _budget(found: Found) -> int:
+    size = parse_bytes(found.text)
+    if size is None or not MIN_BUDGET_BYTES <= size < 1 << 60:
+        raise ConfigError(found.where, found.text, "a size from 1MiB on, such as 500MB or 8GiB")
+    return size
+
+
 def _log_level(found: Found) -> str:
     return _one_of(found, LOG_LEVELS)
 
@@ -207,5 +219,7 @@ _PARSERS: Final[dict[str, Callable[[Found], object]]] = {
     "currency": _currency,
     "otlp_endpoint": _http_address,
     "otlp_seconds": _seconds,
+    "store_budget": _budget,
+    "prune_seconds": _seconds,
 }
 assert set(_PARSERS) == {field.name for field in fields(AgentConfig)}

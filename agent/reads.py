@@ -7,6 +7,7 @@ A store that fails later (deleted, locked, damaged, the server gone) raises `Sto
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from json import JSONDecodeError
 
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import SQLAlchemyError
@@ -62,6 +63,8 @@ class Reads:
                 yield connection
         except SQLAlchemyError as error:
             raise StoreUnreadable(self._label, first_line(error)) from error
+        except (JSONDecodeError, RecursionError) as error:
+            raise StoreUnreadable(self._label, f"a stored text is damaged: {error}") from error
 
     def engines(self) -> list[EngineRow]:
         """Return the newest run of every engine, sorted by engine name."""

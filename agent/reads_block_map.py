@@ -14,6 +14,7 @@ class _Snapshot(NamedTuple):
     seq: int
     at_ns: int
     data: bytes
+    detail_gone: bool  # the chunks that follow it were pruned
 
 
 def read_block_map(connection: Connection, run_key: int, at_ns: int | None) -> BlockMap | None:
@@ -63,12 +64,12 @@ def _nearest(connection: Connection, run_key: int, at_ns: int) -> _Snapshot | No
     """Return the last snapshot before a moment, else the first after it."""
     for where, order in (("at_ns<=:at", "DESC"), ("at_ns>:at", "ASC")):
         query = text(
-            f"SELECT seq, at_ns, map_data FROM snapshots WHERE run_key=:key AND {where}"
-            f" ORDER BY at_ns {order}, seq {order} LIMIT 1"
+            "SELECT seq, at_ns, map_data, detail_gone FROM snapshots WHERE run_key=:key"
+            f" AND {where} ORDER BY at_ns {order}, seq {order} LIMIT 1"
         )
         row = connection.execute(query, {"key": run_key, "at": at_ns}).first()
         if row is not None:
-            return _Snapshot(row.seq, row.at_ns, bytes(row.map_data))
+            return _Snapshot(row.seq, row.at_ns, bytes(row.map_data), bool(row.detail_gone))
     return None
 
 
@@ -76,6 +77,8 @@ def _chunks(
     connection: Connection, run_key: int, snapshot: _Snapshot, at_ns: int
 ) -> Iterator[bytes] | None:
     """Return the chunks between a snapshot and a moment; None where they are gone."""
+    if snapshot.detail_gone and snapshot.at_ns < at_ns:
+        return None
     bind = {"key": run_key, "seq": snapshot.seq, "at": at_ns}
     oldest = connection.execute(
         text("SELECT MIN(seq0) FROM chunks WHERE run_key=:key"), {"key": run_key}

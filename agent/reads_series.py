@@ -16,6 +16,7 @@ from agent.read_models import (
     LatencySummary,
     Series,
 )
+from agent.read_repeats import Intervals, expand, first_row_at
 from agent.read_tiers import Stretch, Window, cover
 from agent.rollup_metrics import (
     COLUMN_INDEX,
@@ -38,12 +39,30 @@ def read_series(
     for name in metrics:
         if name not in COLUMN_INDEX:
             raise UnknownMetricError(name, COLUMNS)
-    stretch = _clip(connection, run_key, window).tier()
-    names = ["at_ns", *metrics]
+    return read_stretch(connection, run_key, _clip(connection, run_key, window).tier(), metrics)
+
+
+def read_stretch(
+    connection: Connection, run_key: int, stretch: Stretch, metrics: Sequence[str]
+) -> Series:
+    """Return known scalar metrics of the intervals of one tier."""
+    columns, intervals = _rollups(connection, run_key, stretch, metrics)
+    values = {
+        name: _floats(column)[intervals.row_idx]
+        for name, column in zip(metrics, columns, strict=True)
+    }
+    return Series(intervals.at_ns, values, stretch.tier_seconds)
+
+
+def _rollups(
+    connection: Connection, run_key: int, stretch: Stretch, metrics: Sequence[str]
+) -> tuple[list[list[object]], Intervals]:
+    """Return columns of stored rows, and which row stands for each interval of a stretch."""
+    names = ["at_ns", "repeats", *metrics]
     query = f"SELECT {', '.join(names)} FROM rollups WHERE {WINDOW} ORDER BY at_ns"
-    columns = _columns(connection, query, _bind(run_key, stretch), len(names))
-    values = {name: _floats(column) for name, column in zip(metrics, columns[1:], strict=True)}
-    return Series(_ints(columns[0]), values, stretch.tier_seconds)
+    bind = _bind(run_key, stretch) | {"start": first_row_at(connection, run_key, stretch)}
+    at_ns, repeats, *columns = _columns(connection, query, bind, len(names))
+    return columns, expand(_ints(at_ns), _ints(repeats), stretch)
 
 
 def read_latencies(
@@ -106,8 +125,7 @@ def read_labelled(
     bind = {**_bind(run_key, stretch), "family": family}
     # The grid is that of the rollups: an interval without a row here is one in which a counter
     # did not move, but only where the ledger was looking at all.
-    grid_query = f"SELECT at_ns FROM rollups WHERE {WINDOW} ORDER BY at_ns"
-    grid = _ints(_columns(connection, grid_query, _bind(run_key, stretch), 1)[0])
+    grid = _rollups(connection, run_key, stretch, ())[1].at_ns
     query = (
         f"SELECT at_ns, label, value FROM labelled WHERE family=:family AND {WINDOW} ORDER BY at_ns"
     )

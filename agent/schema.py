@@ -119,6 +119,8 @@ runs: Final = Table(
     _big("events_lost", default="0"),
     _big("audits_passed", default="0"),
     _big("audits_failed", default="0"),
+    _big("events_pruned", default="0"),  # of those stored, events whose chunks retention took
+    _big("requests_pruned", default="0"),
     UniqueConstraint("engine", "run_id"),
 )
 
@@ -188,8 +190,10 @@ snapshots: Final = Table(
     _big("at_ns"),
     _blob("map_data"),
     _blob("state_data", null=True),  # kept for the newest one only
+    _big("detail_gone", default="0"),  # 1: the chunks up to the next snapshot were pruned
     PrimaryKeyConstraint("run_key", "seq"),
     Index(None, "run_key", "at_ns"),
+    Index(None, "detail_gone", "at_ns", "run_key", "seq"),
 )
 
 
@@ -200,6 +204,7 @@ rollups: Final = Table(
     _big("tier_seconds"),
     _big("at_ns"),
     *(_big(name, null=True) for name in COLUMNS),
+    _big("repeats", default="0"),  # so many later intervals, right behind, were just the same
     PrimaryKeyConstraint("run_key", "tier_seconds", "at_ns"),
     sqlite_with_rowid=False,
 )

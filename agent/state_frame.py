@@ -60,7 +60,7 @@ def decode_frame(blob: bytes) -> Frame:
             arrays[name] = array
             at += array.nbytes
         return Frame(head["values"], arrays)
-    except (ValueError, TypeError, KeyError) as error:
+    except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
         raise StateError(f"a stored state contradicts itself: {error}") from error
 
 

@@ -6,7 +6,7 @@ position; a second agent on the same stream finds it moved, and its commit fails
 """
 
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from types import TracebackType
@@ -16,11 +16,17 @@ from sqlalchemy import Connection, Engine, text
 from sqlalchemy.exc import DBAPIError, IntegrityError
 
 from agent import store_rows
-from agent.chunk_merge import MergePlan, plan_merge
+from agent.chunk_merge import NO_CHUNKS, MergePlan, plan_merge
 from agent.errors import StoreConflict, StoreUnwritable
-from agent.ledger_delta import Chunk, LedgerDelta, RunShape, Snapshot
+from agent.ledger_delta import LedgerDelta, RunShape, Snapshot
 from agent.read_models import RunState
-from agent.store_connection import StoreAddress, first_line, open_for_writing, parse_address
+from agent.rollup_repeats import RepeatPlan, TierEnd, plan_repeats
+from agent.store_connection import (
+    StoreAddress,
+    open_for_writing,
+    parse_address,
+    why_unwritable,
+)
 from agent.store_resume import StoredRun, load_run
 from agent.store_revision import upgrade
 from agent.store_rows import COUNTS, Row
@@ -104,7 +110,8 @@ class Store:
         except IntegrityError:
             raise
         except (DBAPIError, sqlite3.Error) as error:
-            raise StoreUnwritable(self.address.label, first_line(error)) from error
+            why = why_unwritable(self.address, error)
+            raise StoreUnwritable(self.address.label, why) from error
 
 
 class RunWriter:
@@ -123,7 +130,8 @@ class RunWriter:
         self._statements = statements
         self._run_key = run.run_key if run else None
         self._position = run.position if run else None
-        self._small_chunks: tuple[Chunk, ...] = ()
+        self._small_chunks = NO_CHUNKS
+        self._tier_ends: Mapping[int, TierEnd] = {}
 
     @property
     def run_key(self) -> int | None:
@@ -146,7 +154,9 @@ class RunWriter:
         try:
             with self._transaction() as connection:
                 key = self._move(connection, delta, shape, progress)
+                repeats = plan_repeats(self._tier_ends, delta.rollups)
                 self._write(connection, key, delta)
+                self._write_rollups(connection, key, delta.wall_offset_ns, repeats)
                 plan = plan_merge(self._small_chunks, delta)
                 self._merge(connection, key, delta.wall_offset_ns, plan)
                 self._touch(connection, key, delta, progress, plan)
@@ -155,6 +165,7 @@ class RunWriter:
         self._run_key = key
         self._position = progress.position
         self._small_chunks = plan.waiting
+        self._tier_ends = repeats.ends
         return key
 
     def end(self, state: RunState) -> None:
@@ -226,7 +237,6 @@ class RunWriter:
         strings: list[Row] = [(key, number, value) for number, value in delta.strings.items()]
         for statement, rows in (
             (insert["chunks"], store_rows.chunk_rows(key, offset, delta.chunks)),
-            (replace["rollups"], store_rows.rollup_rows(key, offset, delta.rollups)),
             (replace["latencies"], store_rows.latency_rows(key, offset, delta.latencies)),
             (replace["labelled"], store_rows.labelled_rows(key, offset, delta.labelled)),
             (replace["requests"], store_rows.request_rows(key, offset, delta.requests)),
@@ -243,6 +253,18 @@ class RunWriter:
             self._write_snapshot(connection, key, offset, delta.snapshot)
         if delta.config is not None:
             self._write_config(connection, key, delta)
+
+    def _write_rollups(
+        self, connection: Connection, key: int, offset: int, plan: RepeatPlan
+    ) -> None:
+        dropped = [(key, row.tier_seconds, row.t_ns + offset) for row in plan.dropped]
+        rows = store_rows.rollup_rows(key, offset, plan.rows)
+        for statement, values in (
+            (self._statements.drop_rollup, dropped),
+            (self._statements.replace["rollups"], rows),
+        ):
+            if values:
+                connection.exec_driver_sql(statement, values)
 
     def _merge(self, connection: Connection, key: int, offset: int, plan: MergePlan) -> None:
         if plan.merged is None:
@@ -272,7 +294,8 @@ class RunWriter:
     def _write_snapshot(
         self, connection: Connection, key: int, offset: int, snapshot: Snapshot
     ) -> None:
-        row = (key, snapshot.seq, snapshot.t_ns + offset, snapshot.map_blob, snapshot.state_blob)
+        at_ns = snapshot.t_ns + offset
+        row = (key, snapshot.seq, at_ns, snapshot.map_blob, snapshot.state_blob, 0)
         connection.exec_driver_sql(self._statements.replace["snapshots"], row)
         connection.exec_driver_sql(self._statements.drop_states, (key, snapshot.seq))
 

@@ -13,10 +13,12 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 from sqlalchemy.pool import QueuePool
 
+from agent.byte_size import bytes_text
 from agent.errors import ConfigError, StoreNotFound, StoreUnwritable
 
 BUSY_TIMEOUT_SECONDS: Final = 5.0
 INCREMENTAL_VACUUM: Final = 2
+DISK_TROUBLE: Final = ("disk is full", "disk I/O error")  # the latter also where shm cannot grow
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +95,19 @@ def first_line(error: BaseException) -> str:
     """Return what the driver said, without SQLAlchemy's appendix."""
     cause = getattr(error, "orig", None) or error
     return (str(cause).strip() or type(cause).__name__).splitlines()[0]
+
+
+def why_unwritable(address: StoreAddress, error: BaseException) -> str:
+    """Return what the driver said, and how much room there is where that may be the cause."""
+    said = first_line(error)
+    if address.path is None or not any(sign in said for sign in DISK_TROUBLE):
+        return said
+    try:
+        disk = os.statvfs(address.path.parent)
+    except OSError:
+        return said
+    room = bytes_text(disk.f_bavail * disk.f_frsize)
+    return f"{said} ({room} free in {address.path.parent})"
 
 
 def _check(engine: Engine, address: StoreAddress) -> Engine:

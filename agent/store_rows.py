@@ -14,8 +14,8 @@ from agent.ledger_delta import (
     Leak,
     LedgerDelta,
     RequestRow,
-    RollupRow,
 )
+from agent.rollup_repeats import Repeating
 from kvpulse.events import MAX_KINDS, Kind
 
 Row: TypeAlias = tuple[object, ...]
@@ -42,9 +42,12 @@ def chunk_rows(run_key: int, offset: int, chunks: Iterable[Chunk]) -> list[Row]:
     ]
 
 
-def rollup_rows(run_key: int, offset: int, rollups: Iterable[RollupRow]) -> list[Row]:
+def rollup_rows(run_key: int, offset: int, rollups: Iterable[Repeating]) -> list[Row]:
     """Return rows of `rollups`."""
-    return [(run_key, tier, t_ns + offset, *values) for tier, t_ns, values in rollups]
+    return [
+        (run_key, tier, t_ns + offset, *values, repeats)
+        for (tier, t_ns, values), repeats in rollups
+    ]
 
 
 def latency_rows(run_key: int, offset: int, latencies: Iterable[LatencyRow]) -> list[Row]:

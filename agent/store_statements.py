@@ -35,6 +35,7 @@ class Statements:
     touch_run: str
     drop_states: str
     drop_chunk: str
+    drop_rollup: str
 
 
 def make_statements(dialect: str) -> Statements:
@@ -58,6 +59,8 @@ def make_statements(dialect: str) -> Statements:
         drop_states=f"UPDATE snapshots SET state_data=NULL WHERE run_key={mark} AND seq<{mark}"
         " AND state_data IS NOT NULL",
         drop_chunk=f"DELETE FROM chunks WHERE run_key={mark} AND seq0={mark}",
+        drop_rollup=f"DELETE FROM rollups WHERE run_key={mark} AND tier_seconds={mark}"
+        f" AND at_ns={mark}",
     )
 
 

@@ -57,7 +57,7 @@ COMMANDS: Final[Mapping[str, CommandEntry]] = MappingProxyType(
         "costs": CommandEntry(
             "agent.commands.costs:main", "block-seconds and cost by tenant or request"
         ),
-        "db": CommandEntry("agent.commands.db:main", "upgrade or check the store"),
+        "db": CommandEntry("agent.commands.db:main", "upgrade, check or prune the store"),
         "bench": CommandEntry("kvpulse.command:bench", "measure one part; alone: list them", ""),
     }
 )

@@ -31,6 +31,7 @@ from agent.periodic import Periodic
 from agent.reads import open_reads
 from agent.sources.nvml import NvmlSource
 from agent.store import Store
+from agent.store_keeper import StoreKeeper
 
 LOGGER: Final = logging.getLogger("agent")
 STOPPING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -40,6 +41,7 @@ def main(argv: Sequence[str]) -> int:
     """Run `kvpulse agent`."""
     arguments = _parser().parse_args(argv)
     names = ("journal", "store", "host", "port", "token_file", "log_level", "config")
+    names += ("store_budget",)
     config = load_config({name: getattr(arguments, name) for name in names}, os.environ)
     token = read_token(config.token_file) if config.token_file else None
     _log_to_stderr(config.log_level)
@@ -49,14 +51,26 @@ def main(argv: Sequence[str]) -> int:
             time.time_ns(), store_label=store.address.label, journal=str(config.journal)
         )
         loop = AgentLoop(config, store, view)
+        keeper = StoreKeeper(
+            store.address,
+            view,
+            budget_bytes=config.store_budget,
+            prune_seconds=config.prune_seconds,
+        )
         with _stopped_by_signals() as stop:
             if arguments.once:
-                return _drain(loop, config, stop, as_json=arguments.json)
+                code = _drain(loop, config, stop, as_json=arguments.json)
+                keeper.prune_once()
+                return code
             app = create_app(
                 view, allowed_hosts=config.allowed_hosts, token=token, price=config.price
             )
-            with _beside(config, view):
-                return _follow(loop, config, app, stop, as_json=arguments.json)
+            keeper.start()
+            try:
+                with _beside(config, view):
+                    return _follow(loop, config, app, stop, as_json=arguments.json)
+            finally:
+                keeper.stop()
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -69,6 +83,9 @@ def _parser() -> argparse.ArgumentParser:
         "--token-file", metavar="FILE", help="private file with the token that clients must send"
     )
     parser.add_argument("--log-level", metavar="LEVEL", help="debug, info, warning or error")
+    parser.add_argument(
+        "--store-budget", metavar="SIZE", help="the oldest detail goes beyond it (default 8GiB)"
+    )
     parser.add_argument("--config", metavar="FILE", help="TOML file with a table [agent]")
     parser.add_argument(
         "--once", action="store_true", help="store what the journal holds now, then exit"

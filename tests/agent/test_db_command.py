@@ -24,7 +24,10 @@ def test_upgrade_creates_a_store_that_passes_the_check(
     assert main(["check", "--store", store, "--json"]) == 0
     facts = json.loads(capsys.readouterr().out)
 
-    assert facts == {"store": store, "revision": HEAD, "needed": HEAD, "usable": True}
+    assert facts == {
+        **{"store": store, "revision": HEAD, "needed": HEAD, "usable": True},
+        **{"recounted": True, "findings": []},
+    }
 
 
 def test_a_store_that_is_not_there_cannot_be_reached(
