@@ -40,8 +40,8 @@ STOPPING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 def main(argv: Sequence[str]) -> int:
     """Run `kvpulse agent`."""
     arguments = _parser().parse_args(argv)
-    names = ("journal", "store", "host", "port", "token_file", "log_level", "config")
-    names += ("store_budget",)
+    flags = ("journal", "store", "host", "port", "token_file", "log_level", "store_budget")
+    names = (*flags, "config")
     config = load_config({name: getattr(arguments, name) for name in names}, os.environ)
     token = read_token(config.token_file) if config.token_file else None
     _log_to_stderr(config.log_level)
