@@ -2,13 +2,16 @@
 
 Exactly once follows from one rule: a commit moves the stream's position by compare-and-set and
 stores what was read up to it in the same transaction. A killed agent begins again at the stored
-position; a second agent on the same stream finds it moved, and its commit fails as a whole.
+position. A second agent on the same stream is refused by the lease; one that lost its lease
+unnoticed finds that out in its next commit, which fails as a whole. Where a connection is cut while
+a commit is under way, nobody hears whether it was stored: its stamp tells the next attempt.
 """
 
+import secrets
 import sqlite3
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
@@ -18,50 +21,35 @@ from sqlalchemy.exc import DBAPIError, IntegrityError
 from agent import store_rows
 from agent.chunk_merge import MergePlan, plan_merge
 from agent.errors import StoreConflict, StoreUnwritable
+from agent.holder import LeaseWatch, this_agent
 from agent.ledger_delta import Chunk, LedgerDelta, RunShape, Snapshot
 from agent.read_models import RunState
 from agent.store_connection import StoreAddress, first_line, open_for_writing, parse_address
+from agent.store_leases import Leases
 from agent.store_resume import StoredRun, load_run
 from agent.store_revision import upgrade
 from agent.store_rows import COUNTS, Row
 from agent.store_statements import Statements, make_statements
+from agent.stream_id import Progress, StreamId
 from kvpulse.stream_values import Position
-
-
-@dataclass(frozen=True, slots=True)
-class StreamId:
-    """Which run of which engine a stream belongs to; together unique in a store."""
-
-    engine: str
-    run_id: str
-
-    def __str__(self) -> str:
-        return f"{self.engine}/{self.run_id}"
-
-
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """How far the stream was read for a commit."""
-
-    position: Position
-    behind_records: int  # committed by the writer, not yet read
-    committed_at_ns: int  # the agent's wall clock
 
 
 class Store:
     """One open store; hands out a `RunWriter` per stream. For one thread."""
 
-    def __init__(self, engine: Engine, address: StoreAddress) -> None:
+    def __init__(self, engine: Engine, address: StoreAddress, seconds: Callable[[], float]) -> None:
         self.address = address
+        self.leases = Leases(this_agent(), LeaseWatch(seconds))
         self._engine = engine
         self._statements = make_statements(engine.dialect.name)
 
     @classmethod
-    def open(cls, where: str) -> Self:
+    def open(cls, where: str, *, seconds: Callable[[], float] = time.monotonic) -> Self:
         """Open or create a store and bring its schema up to date.
 
         Args:
             where: The path of an SQLite file or an SQLAlchemy URL.
+            seconds: A monotonic clock; it tells how long another agent has been silent.
 
         Raises:
             ConfigError, StoreUnwritable, StoreTooNew: It cannot be used; the text says why.
@@ -73,13 +61,26 @@ class Store:
         except BaseException:
             engine.dispose()
             raise
-        return cls(engine, address)
+        return cls(engine, address, seconds)
 
     def writer(self, stream: StreamId) -> "RunWriter":
-        """Return the writer of one stream, at the position that is stored for it."""
+        """Take a stream's lease; return its writer, at the position that is stored for it.
+
+        Raises:
+            StreamHeld: Another agent writes it.
+        """
         with self._transaction() as connection:
+            self.leases.take(connection, stream)
+            # Only now: what its former holder had under way is stored, or never will be.
             run = load_run(connection, stream.engine, stream.run_id)
-        return RunWriter(self._transaction, self._statements, stream, run)
+            if run is not None and run.state is not RunState.LIVE:
+                self.leases.give_back(connection, stream)
+        return RunWriter(self._transaction, self._statements, self.leases, stream, run)
+
+    def renew(self, streams: Iterable[StreamId]) -> None:
+        """Keep the leases of streams that may have nothing to store for a while."""
+        with self._transaction() as connection:
+            self.leases.renew(connection, streams)
 
     def close(self) -> None:
         """Close the connections."""
@@ -114,11 +115,14 @@ class RunWriter:
         self,
         transaction: Callable[[], AbstractContextManager[Connection]],
         statements: Statements,
+        leases: Leases,
         stream: StreamId,
         run: StoredRun | None,
     ) -> None:
         self.stream = stream
         self.stored = run
+        self._leases = leases
+        self._stamp: int | None = None  # of an attempt of which nobody knows how it ended
         self._transaction = transaction
         self._statements = statements
         self._run_key = run.run_key if run else None
@@ -139,19 +143,24 @@ class RunWriter:
         """Store a delta and move the position, both or neither; return the run's key.
 
         Raises:
-            StoreConflict: Another agent moved the position; nothing was stored.
-            StoreUnwritable: The database refused; nothing was stored, and the same delta may be
-                tried again.
+            StoreConflict: Another agent writes the stream; nothing was stored.
+            StoreUnwritable: The database refused, or was not heard of again. The same delta is to
+                be tried again; if it was stored after all, it is not stored twice.
         """
+        plan = plan_merge(self._small_chunks, delta)
+        tried, self._stamp = self._stamp, self._stamp or secrets.randbits(62)
         try:
             with self._transaction() as connection:
-                key = self._move(connection, delta, shape, progress)
-                self._write(connection, key, delta)
-                plan = plan_merge(self._small_chunks, delta)
-                self._merge(connection, key, delta.wall_offset_ns, plan)
-                self._touch(connection, key, delta, progress, plan)
+                self._leases.keep(connection, self.stream)
+                key = self._stored_under(connection, tried) if tried else None
+                if key is None:
+                    key = self._move(connection, delta, shape, progress)
+                    self._write(connection, key, delta)
+                    self._merge(connection, key, delta.wall_offset_ns, plan)
+                    self._touch(connection, key, delta, progress, plan)
         except IntegrityError as error:
             raise StoreConflict(str(self.stream), self._expected()) from error
+        self._stamp = None
         self._run_key = key
         self._position = progress.position
         self._small_chunks = plan.waiting
@@ -163,6 +172,8 @@ class RunWriter:
             return
         values = {"key": self._run_key, "state": state.value}
         with self._transaction() as connection:
+            if not self._has_ended(connection, state):
+                self._leases.keep(connection, self.stream)
             connection.execute(
                 text(
                     "UPDATE runs SET state=:state, ended_at_ns=COALESCE(last_event_at_ns,"
@@ -177,6 +188,25 @@ class RunWriter:
                 ),
                 {"key": self._run_key},
             )
+            self._leases.give_back(connection, self.stream)
+
+    def release(self) -> None:
+        """Let another agent have the stream at once."""
+        with self._transaction() as connection:
+            self._leases.give_back(connection, self.stream)
+
+    def _has_ended(self, connection: Connection, state: RunState) -> bool:
+        query = text("SELECT state FROM runs WHERE run_key=:key")
+        return bool(connection.execute(query, {"key": self._run_key}).scalar() == state.value)
+
+    def _stored_under(self, connection: Connection, stamp: int) -> int | None:
+        query = text(
+            "SELECT runs.run_key FROM runs JOIN positions ON positions.run_key=runs.run_key"
+            " WHERE engine=:engine AND run_id=:run_id AND stamp=:stamp"
+        )
+        names = {"engine": self.stream.engine, "run_id": self.stream.run_id, "stamp": stamp}
+        found = connection.execute(query, names).scalar()
+        return None if found is None else int(found)
 
     def _expected(self) -> int:
         return self._position.seq if self._position else 0
@@ -188,7 +218,7 @@ class RunWriter:
         here = (
             *(position.segment, position.record, position.seq),
             *(COUNTS.pack(*position.counts), COUNTS.pack(*position.lost)),
-            *(progress.behind_records, delta.unknown),
+            *(progress.behind_records, delta.unknown, self._stamp),
         )
         before = self._position
         if self._run_key is None:

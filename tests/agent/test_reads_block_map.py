@@ -7,7 +7,8 @@ import pytest
 
 from agent.ledger_delta import GapRow
 from agent.reads import Reads, open_reads
-from agent.store import Store, StreamId
+from agent.store import Store
+from agent.stream_id import StreamId
 from kvpulse.command import main as kvpulse
 from kvpulse.events import Kind
 from kvpulse.reader import StreamReader, list_streams
