@@ -12,6 +12,7 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
@@ -25,6 +26,7 @@ from agent.holder import LeaseWatch, this_agent
 from agent.ledger_delta import Chunk, LedgerDelta, RunShape, Snapshot
 from agent.read_models import RunState
 from agent.store_connection import StoreAddress, first_line, open_for_writing, parse_address
+from agent.store_copy import RowWriter, row_writer
 from agent.store_leases import Leases
 from agent.store_resume import StoredRun, load_run
 from agent.store_revision import upgrade
@@ -41,7 +43,10 @@ class Store:
         self.address = address
         self.leases = Leases(this_agent(), LeaseWatch(seconds))
         self._engine = engine
-        self._statements = make_statements(engine.dialect.name)
+        statements = make_statements(engine.dialect.name)
+        self._writing = Writing(
+            self._transaction, statements, row_writer(engine, statements), self.leases
+        )
 
     @classmethod
     def open(cls, where: str, *, seconds: Callable[[], float] = time.monotonic) -> Self:
@@ -75,7 +80,7 @@ class Store:
             run = load_run(connection, stream.engine, stream.run_id)
             if run is not None and run.state is not RunState.LIVE:
                 self.leases.give_back(connection, stream)
-        return RunWriter(self._transaction, self._statements, self.leases, stream, run)
+        return RunWriter(self._writing, stream, run)
 
     def renew(self, streams: Iterable[StreamId]) -> None:
         """Keep the leases of streams that may have nothing to store for a while."""
@@ -108,23 +113,27 @@ class Store:
             raise StoreUnwritable(self.address.label, first_line(error)) from error
 
 
+@dataclass(frozen=True, slots=True)
+class Writing:
+    """How the writers of one store write."""
+
+    transaction: Callable[[], AbstractContextManager[Connection]]
+    statements: Statements
+    rows: RowWriter
+    leases: Leases
+
+
 class RunWriter:
     """Writes one stream's run. Knows the stored position; every commit moves it or fails."""
 
-    def __init__(
-        self,
-        transaction: Callable[[], AbstractContextManager[Connection]],
-        statements: Statements,
-        leases: Leases,
-        stream: StreamId,
-        run: StoredRun | None,
-    ) -> None:
+    def __init__(self, writing: Writing, stream: StreamId, run: StoredRun | None) -> None:
         self.stream = stream
         self.stored = run
-        self._leases = leases
         self._stamp: int | None = None  # of an attempt of which nobody knows how it ended
-        self._transaction = transaction
-        self._statements = statements
+        self._transaction = writing.transaction
+        self._statements = writing.statements
+        self._rows = writing.rows
+        self._leases = writing.leases
         self._run_key = run.run_key if run else None
         self._position = run.position if run else None
         self._small_chunks: tuple[Chunk, ...] = ()
@@ -251,22 +260,25 @@ class RunWriter:
         return int(connection.execute(insert, values).scalar_one())
 
     def _write(self, connection: Connection, key: int, delta: LedgerDelta) -> None:
-        insert, replace = self._statements.insert, self._statements.replace
         offset = delta.wall_offset_ns
         strings: list[Row] = [(key, number, value) for number, value in delta.strings.items()]
-        for statement, rows in (
-            (insert["chunks"], store_rows.chunk_rows(key, offset, delta.chunks)),
-            (replace["rollups"], store_rows.rollup_rows(key, offset, delta.rollups)),
-            (replace["latencies"], store_rows.latency_rows(key, offset, delta.latencies)),
-            (replace["labelled"], store_rows.labelled_rows(key, offset, delta.labelled)),
-            (replace["requests"], store_rows.request_rows(key, offset, delta.requests)),
-            (replace["gaps"], store_rows.gap_rows(key, offset, delta.gaps)),
-            (replace["leaks"], store_rows.leak_rows(key, offset, delta.leaks)),
-            (self._statements.add_kinds, store_rows.kind_rows(key, delta)),
-            (replace["strings"], strings),
+        chunks = store_rows.chunk_rows(key, offset, delta.chunks)
+        if chunks:
+            self._rows.insert(connection, "chunks", chunks)
+        for table, rows in (
+            ("rollups", store_rows.rollup_rows(key, offset, delta.rollups)),
+            ("latencies", store_rows.latency_rows(key, offset, delta.latencies)),
+            ("labelled", store_rows.labelled_rows(key, offset, delta.labelled)),
+            ("requests", store_rows.request_rows(key, offset, delta.requests)),
+            ("gaps", store_rows.gap_rows(key, offset, delta.gaps)),
+            ("leaks", store_rows.leak_rows(key, offset, delta.leaks)),
+            ("strings", strings),
         ):
             if rows:
-                connection.exec_driver_sql(statement, rows)
+                self._rows.replace(connection, table, rows)
+        kinds = store_rows.kind_rows(key, delta)
+        if kinds:
+            connection.exec_driver_sql(self._statements.add_kinds, kinds)
         if delta.audits.failures:
             self._write_failures(connection, key, delta)
         if delta.snapshot is not None:

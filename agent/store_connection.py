@@ -191,7 +191,10 @@ def _server_engine(address: StoreAddress, *, read_only: bool) -> Engine:
     options = " ".join(f"-c {setting}" for setting in (*_SERVER_NOTICES, *settings))
     arguments = {**_CLIENT_NOTICES, "application_name": "kvpulse", "options": options}
     try:
-        return create_engine(address.url, connect_args=arguments, pool_pre_ping=True)
+        # Without hstore a new connection asks nothing; one cut while it asks would be left open.
+        return create_engine(
+            address.url, connect_args=arguments, pool_pre_ping=True, use_native_hstore=False
+        )
     except (ModuleNotFoundError, NoSuchModuleError) as error:
         why = "the Postgres driver is missing: pip install 'psycopg[binary]'"
         raise StoreUnwritable(address.label, why) from error
