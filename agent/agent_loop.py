@@ -99,16 +99,21 @@ class AgentLoop:
         return more
 
     def close(self) -> None:
-        """Let go of every stream's files."""
+        """Let go of every stream's files, and of its lease where the store takes that."""
         for follower in self._followers.values():
             follower.close()
+        try:
+            for follower in self._followers.values():
+                if self.store_error is None:
+                    follower.release()
+        except StoreUnwritable as error:
+            LOGGER.warning("leases pass on when they have been silent: %s", error)
 
     def _settle(self) -> None:
         """Store what is held back, where the store lets us; else the next agent makes up for it."""
         for follower in self._followers.values():
             try:
                 follower.settle()
-                follower.release()
             except StoreUnwritable as error:
                 LOGGER.warning("the newest rollups wait: %s", error)
                 return  # nor will it take those of the others

@@ -47,7 +47,8 @@ class Agent:
 
     def vanish(self) -> None:
         """Stop as a killed process does: nothing is stored, nothing is given back."""
-        self.loop.close()
+        for follower in self.loop._followers.values():
+            follower.close()
         self.store.close()
 
 
