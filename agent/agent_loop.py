@@ -121,11 +121,12 @@ class AgentLoop:
                 LOGGER.warning("%s: the newest rollups wait: %s", follower.stream, error)
 
     def _renew_leases(self, now: float) -> None:
-        if now < self._next_renewal or not self._backoff.is_due(now):
+        if not self._followers or now < self._next_renewal or not self._backoff.is_due(now):
             return
         self._next_renewal = now + RENEW_SECONDS
         try:
             self._store.renew(self._followers)
+            self._store_works()  # nobody holds anything back: all had their step just now
         except StoreUnwritable as error:
             self._store_failed(error)
 
@@ -229,6 +230,7 @@ class AgentLoop:
         if self.store_error is not None:
             LOGGER.info("the store takes writes again")
             self.store_error = None
+            self._view.note_store(writable=True)
             self._view.clear_error(STORE)
 
     def _show(self, follower: StreamFollower, state: RunState, commit_seconds: float = 0.0) -> None:

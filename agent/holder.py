@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 
 RENEW_SECONDS: Final = 2.0
 SILENT_SECONDS: Final = 6.0  # with a look each second, a lease passes on within 10 s
+LOOK_SECONDS: Final = 2.0  # what one look can add to a silence
 PROC: Final = Path("/proc")
 
 
@@ -80,27 +81,43 @@ class Beat(NamedTuple):
     beat: int
 
 
+@dataclass(slots=True)
+class _Seen:
+    """What was seen of one lease."""
+
+    lease: Beat
+    looked_at: float
+    has_moved: bool
+    silent_seconds: float = 0.0
+
+
 class LeaseWatch:
-    """How long each foreign lease has been silent, as seen from here."""
+    """How long each foreign lease has been silent, as seen from here.
+
+    Where nobody could look, nothing is known: after a database was away for a minute, its holder
+    has not been silent for a minute. So a look adds little to a silence, however late it comes.
+    """
 
     def __init__(self, seconds: Callable[[], float]) -> None:
         self._seconds = seconds
-        self._seen: dict[object, tuple[Beat, float, bool]] = {}
+        self._seen: dict[object, _Seen] = {}
 
     def is_over(self, stream: object, lease: Beat) -> bool:
         """Look at a foreign lease; say whether its holder is gone, or silent for too long."""
         now = self._seconds()
         before = self._seen.get(stream)
-        if before is None or before[0] != lease:
-            moved = before is not None and before[0].holder == lease.holder
-            self._seen[stream] = (lease, now, moved)
+        if before is None or before.lease != lease:
+            moved = before is not None and before.lease.holder == lease.holder
+            self._seen[stream] = _Seen(lease, now, moved)
             return is_gone(lease.process)
-        return is_gone(lease.process) or now - before[1] >= SILENT_SECONDS
+        before.silent_seconds += min(now - before.looked_at, LOOK_SECONDS)
+        before.looked_at = now
+        return is_gone(lease.process) or before.silent_seconds >= SILENT_SECONDS
 
     def is_proven(self, stream: object) -> bool:
         """Say whether the holder is known to live: it moved, or its process is here."""
         seen = self._seen.get(stream)
-        return seen is not None and (seen[2] or is_here(seen[0].process))
+        return seen is not None and (seen.has_moved or is_here(seen.lease.process))
 
     def forget(self, stream: object) -> None:
         """Drop what was seen of a stream's lease."""

@@ -243,3 +243,23 @@ def test_a_wall_clock_that_steps_both_ways_changes_no_count(
     assert stored(postgres_url) == account["events_emitted"]
     agent.vanish()
     other.vanish()
+
+
+def test_an_agent_with_nothing_to_store_notices_that_the_server_is_back(
+    tmp_path: Path, through: str, proxy: TcpProxy
+) -> None:
+    recorder = Recorder.open(tmp_path / "journal", "engine-a", total_blocks=8, block_size=4)
+    agent = Agent(tmp_path / "journal", through)
+    agent.go_on(3)
+    proxy.is_open = False
+    proxy.cut()
+    agent.go_on(3, seconds=9)
+    assert not agent.view.snapshot().store_writable
+
+    proxy.is_open = True
+    agent.go_on(2, seconds=9)
+
+    assert agent.view.snapshot().store_writable
+    assert agent.view.snapshot().errors == ()
+    recorder.close()
+    agent.vanish()
