@@ -193,6 +193,7 @@ class AgentLoop:
 
     def _end(self, follower: StreamFollower, writer: WriterState) -> None:
         follower.end(writer)
+        self._store_works()
         LOGGER.info("%s: the writer is %s and everything is read", follower.stream, writer.value)
         state = RunState.FINISHED if writer is WriterState.FINISHED else RunState.DEAD
         self._show(follower, state)
