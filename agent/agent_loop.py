@@ -3,16 +3,20 @@
 import logging
 import math
 import threading
+from contextlib import suppress
 from typing import Final
 
+from agent.backoff import Backoff
 from agent.config import AgentConfig
-from agent.errors import AgentError, StoreConflict, StoreUnwritable
+from agent.errors import AgentError, StoreConflict, StoreUnwritable, StreamHeld
+from agent.holder import RENEW_SECONDS
 from agent.live_view import LiveView
 from agent.log_limit import OncePerHour
 from agent.read_models import RunState
 from agent.sources.journal import FoundStream, JournalFolder
-from agent.store import Store, StreamId
+from agent.store import Store
 from agent.stream_follower import Clocks, Step, StreamFollower
+from agent.stream_id import StreamId
 from kvpulse.errors import JournalError, UnreadableSegmentError
 from kvpulse.stream_values import WriterState
 
@@ -23,6 +27,7 @@ FAR_BEHIND_RECORDS: Final = 1_000_000
 CONFLICT_PAUSE_SECONDS: Final = 10.0
 FAULT_PAUSE_SECONDS: Final = 60.0
 PROGRESS_SECONDS: Final = 5.0
+HELD_LOOK_SECONDS: Final = 0.25
 
 
 class AgentLoop:
@@ -38,7 +43,10 @@ class AgentLoop:
         self._folder = JournalFolder(config.journal)
         self._followers: dict[StreamId, StreamFollower] = {}
         self._not_before: dict[StreamId, float] = {}  # streams left alone until then
+        self._held: dict[StreamId, StreamHeld] = {}  # streams that another agent writes
+        self._backoff = Backoff()
         self._next_scan = 0.0
+        self._next_renewal = 0.0
         self._next_progress = 0.0
         self.num_events = 0
         self.conflicts: list[str] = []
@@ -60,38 +68,71 @@ class AgentLoop:
     def drain(self, stop: threading.Event) -> None:
         """Read every stream to where it stands now, and store it."""
         try:
+            self._backoff.worked()  # asked for now, so no pause is owed
             while self.turn() and not stop.is_set():
                 pass
+            # A holder that neither shows a sign of life nor is known to be dead is waited for.
+            while any(not held.is_proven for held in self._held.values()) and not stop.is_set():
+                stop.wait(HELD_LOOK_SECONDS)
+                while self.turn(scan=True) and not stop.is_set():
+                    pass
             self.turn(scan=True)  # writers seen dead just now are marked as ended
+            self.conflicts += map(str, self._held.values())
             self._settle()
         finally:
             self.close()
 
     def turn(self, *, scan: bool = False) -> bool:
-        """Let every stream do one unit of work; return whether one of them has more to do."""
+        """Let every stream do one unit of work; return whether one of them has more to do.
+
+        While the store takes no writes, it does nothing until the next attempt is due: each stream
+        keeps the one commit it holds, and its journal the rest.
+        """
         now = self._clocks.seconds()
-        looks = scan or now >= self._next_scan
-        if looks:
-            self._next_scan = now + self._config.rescan_seconds
-            self._find_streams()
         more = False
-        for follower in list(self._followers.values()):
-            more |= self._step(follower, looks=looks)
+        if self._backoff.is_due(now):
+            looks = scan or now >= self._next_scan
+            if looks:
+                self._next_scan = now + self._config.rescan_seconds
+                self._find_streams()
+            for follower in list(self._followers.values()):
+                if self._backoff.is_due(now):  # the one before may just have failed
+                    more |= self._step(follower, looks=looks)
+            self._renew_leases(now)
         self._view.note_loop(self._clocks.wall_ns())
         return more
 
     def close(self) -> None:
-        """Let go of every stream's files."""
+        """Let go of every stream's files, and of its lease where the store takes that."""
         for follower in self._followers.values():
             follower.close()
+        try:
+            for follower in self._followers.values():
+                if self.store_error is None:
+                    follower.release()
+        except StoreUnwritable as error:
+            LOGGER.warning("leases pass on when they have been silent: %s", error)
 
     def _settle(self) -> None:
         """Store what is held back, where the store lets us; else the next agent makes up for it."""
         for follower in self._followers.values():
             try:
                 follower.settle()
+            except StoreUnwritable as error:
+                LOGGER.warning("the newest rollups wait: %s", error)
+                return  # nor will it take those of the others
             except AgentError as error:
                 LOGGER.warning("%s: the newest rollups wait: %s", follower.stream, error)
+
+    def _renew_leases(self, now: float) -> None:
+        if not self._followers or now < self._next_renewal or not self._backoff.is_due(now):
+            return
+        self._next_renewal = now + RENEW_SECONDS
+        try:
+            self._store.renew(self._followers)
+            self._store_works()  # nobody holds anything back: all had their step just now
+        except StoreUnwritable as error:
+            self._store_failed(error)
 
     def _find_streams(self) -> None:
         now = self._clocks.seconds()
@@ -99,7 +140,8 @@ class AgentLoop:
         self._note_folder()
         for found in streams:
             is_due = now >= self._not_before.get(found.stream, 0.0)
-            if is_due and found.stream not in self._followers:
+            works = self._backoff.is_due(now)
+            if is_due and works and found.stream not in self._followers:
                 self._follow(found)
 
     def _note_folder(self) -> None:
@@ -115,9 +157,13 @@ class AgentLoop:
         except StoreUnwritable as error:
             self._store_failed(error)
             return  # tried again at the next scan
+        except StreamHeld as error:
+            self._leave_to(found.stream, error)
+            return  # the same
         except (AgentError, JournalError) as error:
             self._give_up_for(found.stream, error)
             return
+        self._held.pop(found.stream, None)
         if follower.has_ended:
             self._not_before[found.stream] = math.inf
             return
@@ -161,6 +207,7 @@ class AgentLoop:
 
     def _end(self, follower: StreamFollower, writer: WriterState) -> None:
         follower.end(writer)
+        self._store_works()
         LOGGER.info("%s: the writer is %s and everything is read", follower.stream, writer.value)
         state = RunState.FINISHED if writer is WriterState.FINISHED else RunState.DEAD
         self._show(follower, state)
@@ -186,18 +233,31 @@ class AgentLoop:
         follower = self._followers.pop(stream, None)
         if follower is not None:
             follower.close()
+            with suppress(StoreUnwritable):  # then it passes on by falling silent
+                follower.release()
+
+    def _leave_to(self, stream: StreamId, error: StreamHeld) -> None:
+        before = self._held.get(stream)
+        if before is None or before.holder != error.holder:
+            LOGGER.warning("%s", error)
+        self._held[stream] = error
+        self._view.note_error(str(stream), str(error), self._clocks.wall_ns())
 
     def _store_failed(self, error: StoreUnwritable) -> None:
+        pause = self._backoff.failed(self._clocks.seconds())
         if self.store_error is None:
             LOGGER.error("%s; trying again", error)
+        LOGGER.debug("attempt %d failed; next in %.2f s", self._backoff.failures, pause)
         self.store_error = str(error)
         self._view.note_store(writable=False)
         self._view.note_error(STORE, str(error), self._clocks.wall_ns())
 
     def _store_works(self) -> None:
+        self._backoff.worked()
         if self.store_error is not None:
             LOGGER.info("the store takes writes again")
             self.store_error = None
+            self._view.note_store(writable=True)
             self._view.clear_error(STORE)
 
     def _show(self, follower: StreamFollower, state: RunState, commit_seconds: float = 0.0) -> None:

@@ -11,7 +11,9 @@ AgentError
     ├── StoreTooOld       it lacks revisions
     ├── StoreUnreadable   it was opened, and cannot be read now; worth another try
     ├── StoreUnwritable   it cannot be opened, created or written; worth another try
+    ├── StreamHeld        another agent holds the stream's lease
     ├── StoreConflict     somebody else moved the same stream's position
+    │   └── LeaseLost     another agent took the stream's lease over
     └── UnknownMetricError    no such column, latency or family
 """
 
@@ -114,6 +116,31 @@ class StoreConflict(StoreError):
         )
         self.stream = stream
         self.expected = expected
+
+
+class LeaseLost(StoreConflict):
+    """Another agent took the stream over, because this one had been silent for too long."""
+
+    def __init__(self, stream: str, silent_seconds: float) -> None:
+        StoreError.__init__(
+            self,
+            f"stream {stream}: another agent writes it now; it took the lease over after this one "
+            f"had been silent for {silent_seconds:.0f} s",
+        )
+        self.stream = stream
+
+
+class StreamHeld(StoreError):
+    """Another agent holds the stream's lease; `is_proven`: it is known to live."""
+
+    def __init__(self, stream: str, holder: str, *, is_proven: bool) -> None:
+        super().__init__(
+            f"stream {stream}: another agent writes it ({holder}); this one leaves it alone, and "
+            "takes over when that one stops or dies"
+        )
+        self.stream = stream
+        self.holder = holder
+        self.is_proven = is_proven
 
 
 class UnknownMetricError(StoreError):

@@ -135,7 +135,19 @@ positions: Final = Table(
     _blob("lost"),
     _big("behind_records", default="0"),
     _big("unknown_records", default="0"),
+    _big("stamp", default="0"),  # drawn by each commit: it tells whether a cut one was stored
     PrimaryKeyConstraint("run_key"),
+)
+
+leases: Final = Table(
+    "leases",
+    metadata,
+    _text("engine"),
+    _text("run_id"),
+    _text("holder"),
+    _text("process"),
+    _big("beat"),
+    PrimaryKeyConstraint("engine", "run_id"),
 )
 
 configs: Final = Table(

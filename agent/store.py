@@ -2,11 +2,15 @@
 
 Exactly once follows from one rule: a commit moves the stream's position by compare-and-set and
 stores what was read up to it in the same transaction. A killed agent begins again at the stored
-position; a second agent on the same stream finds it moved, and its commit fails as a whole.
+position. A second agent on the same stream is refused by the lease; one that lost its lease
+unnoticed finds that out in its next commit, which fails as a whole. Where a connection is cut while
+a commit is under way, nobody hears whether it was stored: its stamp tells the next attempt.
 """
 
+import secrets
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from types import TracebackType
@@ -15,59 +19,51 @@ from typing import Self
 from sqlalchemy import Connection, Engine, text
 from sqlalchemy.exc import DBAPIError, IntegrityError
 
-from agent import store_rows
-from agent.chunk_merge import NO_CHUNKS, MergePlan, plan_merge
+from agent.chunk_merge import NO_CHUNKS, plan_merge
 from agent.errors import StoreConflict, StoreUnwritable
-from agent.ledger_delta import LedgerDelta, RunShape, Snapshot
+from agent.holder import LeaseWatch, this_agent
+from agent.ledger_delta import LedgerDelta, RunShape
 from agent.read_models import RunState
-from agent.rollup_repeats import RepeatPlan, TierEnd, plan_repeats
+from agent.rollup_repeats import TierEnd, plan_repeats
 from agent.store_connection import (
     StoreAddress,
     open_for_writing,
     parse_address,
     why_unwritable,
 )
+from agent.store_copy import row_writer
+from agent.store_delta import DeltaRows
+from agent.store_leases import Leases
 from agent.store_resume import StoredRun, load_run
 from agent.store_revision import upgrade
-from agent.store_rows import COUNTS, Row
+from agent.store_rows import COUNTS
 from agent.store_statements import Statements, make_statements
+from agent.stream_id import Progress, StreamId
 from kvpulse.stream_values import Position
-
-
-@dataclass(frozen=True, slots=True)
-class StreamId:
-    """Which run of which engine a stream belongs to; together unique in a store."""
-
-    engine: str
-    run_id: str
-
-    def __str__(self) -> str:
-        return f"{self.engine}/{self.run_id}"
-
-
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """How far the stream was read for a commit."""
-
-    position: Position
-    behind_records: int  # committed by the writer, not yet read
-    committed_at_ns: int  # the agent's wall clock
 
 
 class Store:
     """One open store; hands out a `RunWriter` per stream. For one thread."""
 
-    def __init__(self, engine: Engine, address: StoreAddress) -> None:
+    def __init__(self, engine: Engine, address: StoreAddress, seconds: Callable[[], float]) -> None:
         self.address = address
+        self.leases = Leases(this_agent(), LeaseWatch(seconds))
         self._engine = engine
-        self._statements = make_statements(engine.dialect.name)
+        statements = make_statements(engine.dialect.name)
+        self._writing = Writing(
+            self._transaction,
+            statements,
+            DeltaRows(statements, row_writer(engine, statements)),
+            self.leases,
+        )
 
     @classmethod
-    def open(cls, where: str) -> Self:
+    def open(cls, where: str, *, seconds: Callable[[], float] = time.monotonic) -> Self:
         """Open or create a store and bring its schema up to date.
 
         Args:
             where: The path of an SQLite file or an SQLAlchemy URL.
+            seconds: A monotonic clock; it tells how long another agent has been silent.
 
         Raises:
             ConfigError, StoreUnwritable, StoreTooNew: It cannot be used; the text says why.
@@ -79,13 +75,26 @@ class Store:
         except BaseException:
             engine.dispose()
             raise
-        return cls(engine, address)
+        return cls(engine, address, seconds)
 
     def writer(self, stream: StreamId) -> "RunWriter":
-        """Return the writer of one stream, at the position that is stored for it."""
+        """Take a stream's lease; return its writer, at the position that is stored for it.
+
+        Raises:
+            StreamHeld: Another agent writes it.
+        """
         with self._transaction() as connection:
+            self.leases.take(connection, stream)
+            # Only now: what its former holder had under way is stored, or never will be.
             run = load_run(connection, stream.engine, stream.run_id)
-        return RunWriter(self._transaction, self._statements, stream, run)
+            if run is not None and run.state is not RunState.LIVE:
+                self.leases.give_back(connection, stream)
+        return RunWriter(self._writing, stream, run)
+
+    def renew(self, streams: Iterable[StreamId]) -> None:
+        """Keep the leases of streams that may have nothing to store for a while."""
+        with self._transaction() as connection:
+            self.leases.renew(connection, streams)
 
     def close(self) -> None:
         """Close the connections."""
@@ -114,20 +123,27 @@ class Store:
             raise StoreUnwritable(self.address.label, why) from error
 
 
+@dataclass(frozen=True, slots=True)
+class Writing:
+    """How the writers of one store write."""
+
+    transaction: Callable[[], AbstractContextManager[Connection]]
+    statements: Statements
+    rows: DeltaRows
+    leases: Leases
+
+
 class RunWriter:
     """Writes one stream's run. Knows the stored position; every commit moves it or fails."""
 
-    def __init__(
-        self,
-        transaction: Callable[[], AbstractContextManager[Connection]],
-        statements: Statements,
-        stream: StreamId,
-        run: StoredRun | None,
-    ) -> None:
+    def __init__(self, writing: Writing, stream: StreamId, run: StoredRun | None) -> None:
         self.stream = stream
         self.stored = run
-        self._transaction = transaction
-        self._statements = statements
+        self._stamp: int | None = None  # of an attempt of which nobody knows how it ended
+        self._transaction = writing.transaction
+        self._statements = writing.statements
+        self._rows = writing.rows
+        self._leases = writing.leases
         self._run_key = run.run_key if run else None
         self._position = run.position if run else None
         self._small_chunks = NO_CHUNKS
@@ -147,21 +163,26 @@ class RunWriter:
         """Store a delta and move the position, both or neither; return the run's key.
 
         Raises:
-            StoreConflict: Another agent moved the position; nothing was stored.
-            StoreUnwritable: The database refused; nothing was stored, and the same delta may be
-                tried again.
+            StoreConflict: Another agent writes the stream; nothing was stored.
+            StoreUnwritable: The database refused, or was not heard of again. The same delta is to
+                be tried again; if it was stored after all, it is not stored twice.
         """
+        plan = plan_merge(self._small_chunks, delta)
+        repeats = plan_repeats(self._tier_ends, delta.rollups)
+        tried, self._stamp = self._stamp, self._stamp or secrets.randbits(62)
         try:
             with self._transaction() as connection:
-                key = self._move(connection, delta, shape, progress)
-                repeats = plan_repeats(self._tier_ends, delta.rollups)
-                self._write(connection, key, delta)
-                self._write_rollups(connection, key, delta.wall_offset_ns, repeats)
-                plan = plan_merge(self._small_chunks, delta)
-                self._merge(connection, key, delta.wall_offset_ns, plan)
-                self._touch(connection, key, delta, progress, plan)
+                self._leases.keep(connection, self.stream)
+                key = self._stored_under(connection, tried) if tried else None
+                if key is None:
+                    key = self._move(connection, delta, shape, progress)
+                    self._rows.write(connection, key, delta)
+                    self._rows.write_rollups(connection, key, delta.wall_offset_ns, repeats)
+                    self._rows.merge(connection, key, delta.wall_offset_ns, plan)
+                    self._rows.touch(connection, key, delta, progress, plan)
         except IntegrityError as error:
             raise StoreConflict(str(self.stream), self._expected()) from error
+        self._stamp = None
         self._run_key = key
         self._position = progress.position
         self._small_chunks = plan.waiting
@@ -174,6 +195,8 @@ class RunWriter:
             return
         values = {"key": self._run_key, "state": state.value}
         with self._transaction() as connection:
+            if not self._has_ended(connection, state):
+                self._leases.keep(connection, self.stream)
             connection.execute(
                 text(
                     "UPDATE runs SET state=:state, ended_at_ns=COALESCE(last_event_at_ns,"
@@ -188,6 +211,25 @@ class RunWriter:
                 ),
                 {"key": self._run_key},
             )
+            self._leases.give_back(connection, self.stream)
+
+    def release(self) -> None:
+        """Let another agent have the stream at once."""
+        with self._transaction() as connection:
+            self._leases.give_back(connection, self.stream)
+
+    def _has_ended(self, connection: Connection, state: RunState) -> bool:
+        query = text("SELECT state FROM runs WHERE run_key=:key")
+        return bool(connection.execute(query, {"key": self._run_key}).scalar() == state.value)
+
+    def _stored_under(self, connection: Connection, stamp: int) -> int | None:
+        query = text(
+            "SELECT runs.run_key FROM runs JOIN positions ON positions.run_key=runs.run_key"
+            " WHERE engine=:engine AND run_id=:run_id AND stamp=:stamp"
+        )
+        names = {"engine": self.stream.engine, "run_id": self.stream.run_id, "stamp": stamp}
+        found = connection.execute(query, names).scalar()
+        return None if found is None else int(found)
 
     def _expected(self) -> int:
         return self._position.seq if self._position else 0
@@ -199,7 +241,7 @@ class RunWriter:
         here = (
             *(position.segment, position.record, position.seq),
             *(COUNTS.pack(*position.counts), COUNTS.pack(*position.lost)),
-            *(progress.behind_records, delta.unknown),
+            *(progress.behind_records, delta.unknown, self._stamp),
         )
         before = self._position
         if self._run_key is None:
@@ -230,99 +272,3 @@ class RunWriter:
         marks = ", ".join(f":{name}" for name in values)
         insert = text(f"INSERT INTO runs ({names}) VALUES ({marks}) RETURNING run_key")
         return int(connection.execute(insert, values).scalar_one())
-
-    def _write(self, connection: Connection, key: int, delta: LedgerDelta) -> None:
-        insert, replace = self._statements.insert, self._statements.replace
-        offset = delta.wall_offset_ns
-        strings: list[Row] = [(key, number, value) for number, value in delta.strings.items()]
-        for statement, rows in (
-            (insert["chunks"], store_rows.chunk_rows(key, offset, delta.chunks)),
-            (replace["latencies"], store_rows.latency_rows(key, offset, delta.latencies)),
-            (replace["labelled"], store_rows.labelled_rows(key, offset, delta.labelled)),
-            (replace["requests"], store_rows.request_rows(key, offset, delta.requests)),
-            (replace["gaps"], store_rows.gap_rows(key, offset, delta.gaps)),
-            (replace["leaks"], store_rows.leak_rows(key, offset, delta.leaks)),
-            (self._statements.add_kinds, store_rows.kind_rows(key, delta)),
-            (replace["strings"], strings),
-        ):
-            if rows:
-                connection.exec_driver_sql(statement, rows)
-        if delta.audits.failures:
-            self._write_failures(connection, key, delta)
-        if delta.snapshot is not None:
-            self._write_snapshot(connection, key, offset, delta.snapshot)
-        if delta.config is not None:
-            self._write_config(connection, key, delta)
-
-    def _write_rollups(
-        self, connection: Connection, key: int, offset: int, plan: RepeatPlan
-    ) -> None:
-        dropped = [(key, row.tier_seconds, row.t_ns + offset) for row in plan.dropped]
-        rows = store_rows.rollup_rows(key, offset, plan.rows)
-        for statement, values in (
-            (self._statements.drop_rollup, dropped),
-            (self._statements.replace["rollups"], rows),
-        ):
-            if values:
-                connection.exec_driver_sql(statement, values)
-
-    def _merge(self, connection: Connection, key: int, offset: int, plan: MergePlan) -> None:
-        if plan.merged is None:
-            return
-        joined = [(key, chunk.seq0) for chunk in plan.joined]
-        connection.exec_driver_sql(self._statements.drop_chunk, joined)
-        rows = store_rows.chunk_rows(key, offset, (plan.merged,))
-        connection.exec_driver_sql(self._statements.insert["chunks"], rows)
-
-    def _write_failures(self, connection: Connection, key: int, delta: LedgerDelta) -> None:
-        # The commit that ends a run may stand at the same record as the one before it.
-        first = connection.execute(
-            text(
-                "SELECT COALESCE(MAX(item_idx) + 1, 0) FROM audit_failures"
-                " WHERE run_key=:key AND seq=:seq"
-            ),
-            {"key": key, "seq": delta.seq},
-        ).scalar_one()
-        rows = store_rows.failure_rows(
-            key,
-            delta.wall_offset_ns,
-            store_rows.FailureId(delta.seq, first),
-            delta.audits.failures,
-        )
-        connection.exec_driver_sql(self._statements.insert["audit_failures"], rows)
-
-    def _write_snapshot(
-        self, connection: Connection, key: int, offset: int, snapshot: Snapshot
-    ) -> None:
-        at_ns = snapshot.t_ns + offset
-        row = (key, snapshot.seq, at_ns, snapshot.map_blob, snapshot.state_blob, 0)
-        connection.exec_driver_sql(self._statements.replace["snapshots"], row)
-        connection.exec_driver_sql(self._statements.drop_states, (key, snapshot.seq))
-
-    def _write_config(self, connection: Connection, key: int, delta: LedgerDelta) -> None:
-        assert delta.config is not None
-        fingerprint = store_rows.fingerprint_text(delta.config)
-        at_ns = delta.t_ns + delta.wall_offset_ns
-        connection.exec_driver_sql(self._statements.replace["configs"], (key, at_ns, fingerprint))
-        connection.execute(
-            text("UPDATE runs SET fingerprint=:fingerprint WHERE run_key=:key"),
-            {"fingerprint": fingerprint, "key": key},
-        )
-
-    def _touch(
-        self,
-        connection: Connection,
-        key: int,
-        delta: LedgerDelta,
-        progress: Progress,
-        plan: MergePlan,
-    ) -> None:
-        last_event = delta.t_ns + delta.wall_offset_ns if delta.t_ns else None
-        values = (
-            *(sum(delta.stored), sum(delta.lost), len(delta.gaps)),
-            len(delta.chunks) + plan.num_chunks,
-            sum(len(chunk.blob) for chunk in delta.chunks) + plan.num_bytes,
-            *(delta.audits.passed, delta.audits.failed),
-            *(last_event, progress.committed_at_ns, key),
-        )
-        connection.exec_driver_sql(self._statements.touch_run, values)

@@ -175,16 +175,41 @@ _WRITE_PRAGMAS: Final = (
 )
 
 
+# Both ends notice within some 20 s that the other one is gone without a word (a pulled cable, a
+# firewall that forgot the connection): or the agent would wait for ever, and what it left locked
+# on the server would wait with it.
+_CLIENT_NOTICES: Final = {
+    "connect_timeout": 5,
+    "keepalives_idle": 5,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 20_000,
+}
+_SERVER_NOTICES: Final = (
+    "tcp_keepalives_idle=5",
+    "tcp_keepalives_interval=5",
+    "tcp_keepalives_count=3",
+    "tcp_user_timeout=20000",
+)
+_READ_SETTINGS: Final = (
+    "default_transaction_read_only=on",
+    "default_transaction_isolation=repeatable\\ read",
+)
+# One who died in the middle of a transaction must not keep a row from the agent that takes over.
+_WRITE_SETTINGS: Final = ("lock_timeout=10000", "idle_in_transaction_session_timeout=15000")
+
+
 def _server_engine(address: StoreAddress, *, read_only: bool) -> Engine:
     assert address.url is not None
     # Reading sees one state of the store for a whole answer, as SQLite gives it.
-    settings = ("read_only=on", "isolation=repeatable\\ read") if read_only else ()
-    options = " ".join(f"-c default_transaction_{setting}" for setting in settings)
-    arguments = {"connect_timeout": 5, "application_name": "kvpulse"}
-    if options:
-        arguments["options"] = options
+    settings = _READ_SETTINGS if read_only else _WRITE_SETTINGS
+    options = " ".join(f"-c {setting}" for setting in (*_SERVER_NOTICES, *settings))
+    arguments = {**_CLIENT_NOTICES, "application_name": "kvpulse", "options": options}
     try:
-        return create_engine(address.url, connect_args=arguments, pool_pre_ping=True)
+        # Without hstore a new connection asks nothing; one cut while it asks would be left open.
+        return create_engine(
+            address.url, connect_args=arguments, pool_pre_ping=True, use_native_hstore=False
+        )
     except (ModuleNotFoundError, NoSuchModuleError) as error:
         why = "the Postgres driver is missing: pip install 'psycopg[binary]'"
         raise StoreUnwritable(address.label, why) from error

@@ -13,7 +13,7 @@ from sqlalchemy.exc import DBAPIError
 from agent.errors import StoreTooNew, StoreTooOld, StoreUnwritable
 from agent.store_connection import StoreAddress, first_line
 
-REVISIONS: Final = ("0001", "0002", "0004")
+REVISIONS: Final = ("0001", "0002", "0003", "0004")
 HEAD: Final = REVISIONS[-1]
 UPGRADE_LOCK: Final = 0x6B76_7075  # advisory lock on Postgres, so that two agents take turns
 
@@ -50,6 +50,7 @@ def upgrade(engine: Engine, address: StoreAddress) -> str | None:
     try:
         with engine.begin() as connection:
             if connection.dialect.name == "postgresql":
+                connection.execute(text("SET LOCAL lock_timeout = 0"))  # another may take long
                 connection.execute(text(f"SELECT pg_advisory_xact_lock({UPGRADE_LOCK})"))
             found = stored_revision(connection)
             if found is not None and found not in REVISIONS:

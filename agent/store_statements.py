@@ -50,7 +50,7 @@ def make_statements(dialect: str) -> Statements:
         " excluded.stored, lost = kind_totals.lost + excluded.lost",
         move_position=f"UPDATE positions SET segment={mark}, record={mark}, seq={mark},"
         f" counts={mark}, lost={mark}, behind_records={mark},"
-        f" unknown_records=unknown_records+{mark} WHERE run_key={mark} AND seq={mark}"
+        f" unknown_records=unknown_records+{mark}, stamp={mark} WHERE run_key={mark} AND seq={mark}"
         f" AND segment={mark} AND record={mark}",
         touch_run="UPDATE runs SET "
         + ", ".join(f"{name}={name}+{mark}" for name in RUN_TOTALS)

@@ -15,7 +15,8 @@ from agent.live_view import LiveEngine
 from agent.log_limit import OncePerHour
 from agent.read_models import Fingerprint, RunState
 from agent.sources.journal import FoundStream
-from agent.store import Progress, Store
+from agent.store import Store
+from agent.stream_id import Progress
 from kvpulse.reader import StreamReader
 from kvpulse.stream_values import Batch, Position, StreamStatus, WriterState
 
@@ -82,7 +83,7 @@ class StreamFollower:
 
         Raises:
             StoreUnwritable: Nothing was stored; the next step tries the same again.
-            StoreConflict: Another agent has this stream.
+            StoreConflict: Another agent has this stream now.
             JournalError: The stream cannot be read.
         """
         began = self._clocks.seconds()
@@ -122,6 +123,14 @@ class StreamFollower:
         self._writer.end(ENDED[writer])
         self.has_ended = True
         self.close()
+
+    def release(self) -> None:
+        """Let another agent have the stream at once.
+
+        Raises:
+            StoreUnwritable: It could not be told; the lease passes on when it has been silent.
+        """
+        self._writer.release()
 
     def live(self, state: RunState) -> LiveEngine | None:
         """Return what to show of this stream; None before its first commit."""

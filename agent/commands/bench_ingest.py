@@ -7,12 +7,9 @@ and committing. After that the first 200,000 events are checked against a ledger
 
 import argparse
 import json
-import resource
 import subprocess
 import sys
 import tempfile
-import threading
-import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -20,18 +17,16 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from agent.agent_loop import AgentLoop
 from agent.chunk import Stretch
+from agent.commands.bench_ingest_postgres import measure_postgres
+from agent.commands.bench_ingest_run import ingest
 from agent.commands.exit_codes import ExitCode
 from agent.config import AgentConfig
-from agent.freed_memory import keep_freed_memory
 from agent.ledger import Ledger
-from agent.ledger_delta import LiveState, RunShape
-from agent.live_view import LiveView
+from agent.ledger_delta import RunShape
 from agent.plain_ledger import PlainLedger
 from agent.reads import open_reads
 from agent.sources.journal import JournalFolder
-from agent.store import Store
 from kvpulse.reader import StreamReader
 
 CHECKED_EVENTS: Final = 200_000
@@ -72,7 +67,10 @@ def main(argv: Sequence[str]) -> int:
             print(f"no stream under {journal}", file=sys.stderr)
             return ExitCode.UNREACHABLE
         figures = measure(journal, Path(folder))
-    print(json.dumps(asdict(figures)) if arguments.json else _in_words(figures))
+        other = measure_postgres(journal, arguments.postgres) if arguments.postgres else None
+    facts = {**asdict(figures), **(other.as_json() if other else {})}
+    words = _in_words(figures) + (f"\n{other.in_words()}" if other else "")
+    print(json.dumps(facts) if arguments.json else words)
     wrong = figures.differences or figures.audits_failed or figures.laws_failed
     return ExitCode.BAD_ANSWER if wrong else ExitCode.GOOD
 
@@ -86,6 +84,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--seconds", type=float, help="stop the trace after so much engine time")
     parser.add_argument("--journal", type=Path, help="measure this journal; record nothing")
+    parser.add_argument(
+        "--postgres", metavar="URL", help="store it in this empty database as well; it stays there"
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     return parser
 
@@ -109,15 +110,6 @@ def _record(arguments: argparse.Namespace, journal: Path) -> bool:
             f"kvpulse replay ended with {done.returncode}: {done.stderr[-2000:]}", file=sys.stderr
         )
     return done.returncode == 0
-
-
-class Ingest(NamedTuple):
-    """What ingesting a journal came to."""
-
-    events: int
-    cpu_seconds: float
-    peak_rss_mb: float
-    live: list[LiveState]  # of each engine, at the end
 
 
 class Weight(NamedTuple):
@@ -148,20 +140,6 @@ def measure(journal: Path, folder: Path) -> IngestFigures:
         audits_failed=sum(live.audits_failed for live in done.live),
         laws_failed=sum(live.laws_failed for live in done.live),
     )
-
-
-def ingest(config: AgentConfig) -> Ingest:
-    """Store everything that a journal holds, as `kvpulse agent --once` does."""
-    keep_freed_memory()
-    with Store.open(config.store) as store:
-        view = LiveView(time.time_ns())
-        loop = AgentLoop(config, store, view)
-        began = time.process_time()
-        loop.drain(threading.Event())
-        cpu_seconds = time.process_time() - began
-    peak_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    live = [engine.live for engine in view.snapshot().engines.values()]
-    return Ingest(loop.num_events, cpu_seconds, round(peak_kib / 1024, 1), live)
 
 
 def weigh_chunks(store: str) -> Weight:

@@ -17,7 +17,8 @@ from agent.ledger_delta import (
     RunShape,
 )
 from agent.rollup_metrics import COLUMNS
-from agent.store import Progress, Store, StreamId
+from agent.store import Store
+from agent.stream_id import Progress, StreamId
 from kvpulse.events import MAX_KINDS, Kind
 from kvpulse.stream_values import Position
 

@@ -165,46 +165,6 @@ def test_a_writer_that_was_killed_leaves_a_dead_run_and_no_live_sequences(
     assert request.state.value == "unknown"
 
 
-def test_two_agents_on_one_store_count_every_event_once(
-    agent: Agent, journal: Path, where: str, reads: Reads, caplog: pytest.LogCaptureFixture
-) -> None:
-    account = record(journal, num_requests=40)
-    other = Agent(journal, where, commit_events=2048)
-    with caplog.at_level(logging.ERROR):
-        agent.loop.turn(scan=True)
-        other.loop.turn(scan=True)  # begins where the first one got to, and moves the position
-        agent.loop.turn()
-        other.drain()
-
-    (engine,) = reads.engines()
-    assert engine.events_stored == account["events_emitted"]
-    assert "another agent writes it" in caplog.text
-    assert len(agent.loop.conflicts) == 1
-    assert "another agent" in agent.view.snapshot().errors[0].text
-    other.close()
-
-
-def test_an_agent_pushed_aside_goes_on_later_from_where_the_other_got_to(
-    journal: Path, where: str, reads: Reads
-) -> None:
-    account = record(journal, num_requests=40)
-    now = [100.0]
-    clocks = Clocks(seconds=lambda: now[0])
-    first, other = (Agent(journal, where, clocks, commit_events=2048) for _ in range(2))
-    first.loop.turn(scan=True)
-    other.loop.turn(scan=True)
-    first.loop.turn()
-    other.close()
-    assert first.loop.turn(scan=True) is False
-
-    now[0] += 11
-    first.drain()
-
-    assert reads.engines()[0].events_stored == account["events_emitted"]
-    assert first.view.snapshot().errors == ()
-    first.close()
-
-
 def test_a_locked_store_is_waited_for_and_nothing_is_missing_afterwards(
     journal: Path, where: str, reads: Reads, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -34,7 +34,8 @@ def test_a_full_disk_is_said_and_everything_is_stored_once_there_is_room(tmp_pat
     where = empty_store(tmp_path)
     account = record(tmp_path / "journal", num_requests=40)
     with Store.open(where) as store:
-        loop = make_loop(tmp_path / "journal", store)
+        now = [0.0]
+        loop = make_loop(tmp_path / "journal", store, Clocks(seconds=lambda: now[0]))
         loop.turn(scan=True)
         limit_pages(store, 10)  # below its present size: not a page more
         while loop.turn():
@@ -44,6 +45,7 @@ def test_a_full_disk_is_said_and_everything_is_stored_once_there_is_room(tmp_pat
         assert events_stored(where) < account["events_emitted"]
 
         limit_pages(store, 1_000_000)
+        now[0] += 1
         while loop.turn():
             pass
 

@@ -5,11 +5,13 @@ import json
 import pytest
 
 from agent.commands.bench_ingest import differences, main
+from agent.errors import ConfigError
 from agent.ledger import Ledger
 from agent.ledger_delta import RunShape
 from agent.plain_ledger import PlainLedger
 from tests.agent.factories_ledger import follow, plain
 from tests.agent.factories_stream import record
+from tests.postgres import postgres_server, postgres_url  # noqa: F401 - fixtures
 
 
 def test_a_recorded_journal_is_measured_and_equals_the_plain_ledger(tmp_path, capsys):
@@ -55,3 +57,24 @@ def test_the_seeded_workload_is_recorded_and_measured(capsys):
     figures = json.loads(capsys.readouterr().out)
     assert (code, figures["differences"], figures["audits_failed"]) == (0, [], 0)
     assert figures["events"] > 1000
+
+
+@pytest.mark.postgres
+def test_postgres_is_measured_beside_sqlite_and_only_where_it_is_empty(
+    tmp_path,
+    capsys,
+    postgres_url,  # noqa: F811
+):
+    record(tmp_path, 3, 400)
+    arguments = ["--journal", str(tmp_path), "--postgres", postgres_url, "--json"]
+
+    assert main(arguments) == 0
+
+    figures = json.loads(capsys.readouterr().out)
+    assert figures["events_postgres"] == figures["events"] > 300
+    assert figures["events_per_cpu_second_postgres"] > 1000
+    assert figures["bytes_per_event_with_hashes_postgres"] > 0
+    with pytest.raises(ConfigError, match="this one has runs"):
+        main(arguments)
+    with pytest.raises(ConfigError, match="accepted is postgresql://"):
+        main(["--journal", str(tmp_path), "--postgres", str(tmp_path / "kvpulse.db")])

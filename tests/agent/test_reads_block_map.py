@@ -7,7 +7,8 @@ import pytest
 
 from agent.ledger_delta import GapRow
 from agent.reads import Reads, open_reads
-from agent.store import Store, StreamId
+from agent.store import Store
+from agent.stream_id import StreamId
 from kvpulse.command import main as kvpulse
 from kvpulse.events import Kind
 from kvpulse.reader import StreamReader, list_streams
@@ -117,6 +118,8 @@ def test_after_a_gap_the_map_is_not_called_exact(stored: tuple[Path, Reads]) -> 
     (engine,) = reads.engines()
     (stream,) = list_streams(journal)
     with Store.open(str(journal.parent / "kvpulse.db")) as store:
+        with store._transaction() as connection:  # an ended run is nobody's to write
+            connection.exec_driver_sql("UPDATE runs SET state='live'")
         writer = store.writer(StreamId("sim-a", stream.name))
         assert writer.position is not None
         end = (engine.last_event_at_ns or 0) - 1_790_000_000 * NS

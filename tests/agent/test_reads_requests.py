@@ -10,7 +10,8 @@ from agent.errors import StoreUnreadable
 from agent.ledger_delta import AuditResult, GapRow, LawFailure, Leak
 from agent.read_models import KindTotal, MarkKind, Position, RequestState, RunState
 from agent.reads import Reads, open_reads
-from agent.store import Store, StreamId
+from agent.store import Store
+from agent.stream_id import StreamId
 from tests.agent.factories_store import (
     NS,
     OFFSET,

@@ -10,7 +10,8 @@ from sqlalchemy import text
 from agent.errors import StoreConflict, StoreUnwritable
 from agent.ledger_delta import AuditResult, GapRow, LawFailure, Leak, Snapshot
 from agent.read_models import RunState
-from agent.store import RunWriter, Store, StreamId
+from agent.store import RunWriter, Store
+from agent.stream_id import StreamId
 from tests.agent.factories_store import (
     NS,
     OFFSET,

@@ -37,9 +37,10 @@ def all_rows(where: str) -> dict[str, list[tuple[object, ...]]]:
             found[name] = [
                 tuple(bytes(v) if isinstance(v, memoryview) else v for v in row) for row in rows
             ]
-    # When it was committed is the agent's wall clock.
-    place = [column.name for column in metadata.tables["runs"].columns].index("last_commit_at_ns")
-    found["runs"] = [(*row[:place], *row[place + 1 :]) for row in found["runs"]]
+    # When it was committed is the agent's wall clock; a commit's stamp is drawn.
+    for name, column in (("runs", "last_commit_at_ns"), ("positions", "stamp")):
+        place = [column.name for column in metadata.tables[name].columns].index(column)
+        found[name] = [(*row[:place], *row[place + 1 :]) for row in found[name]]
     return found
 
 

@@ -172,6 +172,7 @@ def test_an_agent_goes_on_after_its_live_run_was_pruned_to_the_bone(tmp_path: Pa
         loop = AgentLoop(config, store, LiveView(0))
         for _ in range(5):
             loop.turn(scan=True)
+        loop.close()
 
     prune(where, 1)
     fill(where, tmp_path / "journal")

@@ -14,13 +14,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
+import psycopg
 import pytest
 
 from tests.end_to_end.factories_processes import ROOT, environment
+from tests.postgres import postgres_server  # noqa: F401 - fixture
 from tests.prometheus import PrometheusServer, free_port
 from tests.waiting import wait_until
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.postgres]
 
 KVPULSE = ("engine", "agent", "dashboard")
 
@@ -31,9 +33,12 @@ class Outside:
 
     home: Path
     ports: dict[str, int]  # by the port inside the container
+    database: str  # URL without the role, ends in the database's name
 
     def put(self, text):
         """A command line, a URL or a configuration file with our ports and paths."""
+        if "@postgres/kvpulse" in text:
+            return text.replace("@postgres/kvpulse", f"@{self.database}")
         text = text.replace("0.0.0.0", "127.0.0.1")
         text = text.replace("/etc/prometheus/", f"{self.home}/").replace(
             "agent:9464", "127.0.0.1:9464"
@@ -57,10 +62,16 @@ def services():
 
 
 @pytest.fixture(scope="module")
-def outside(tmp_path_factory, services):
+def outside(tmp_path_factory, services, postgres_server):  # noqa: F811
     home = tmp_path_factory.mktemp("compose")
-    inside = [str(port["target"]) for service in services.values() for port in service["ports"]]
-    return Outside(home, {port: free_port() for port in inside})
+    inside = [
+        str(port["target"]) for service in services.values() for port in service.get("ports", [])
+    ]
+    url = postgres_server.database()
+    with psycopg.connect(url.replace("+psycopg", ""), autocommit=True) as connection:
+        # roles.sql gives the database to `kvpulse`, whose it is here from the start.
+        connection.execute((ROOT / "docker/postgres/reader.sql").read_bytes())
+    return Outside(home, {port: free_port() for port in inside}, url.partition("@")[2])
 
 
 @contextmanager

@@ -54,14 +54,37 @@ def test_the_checker_would_notice_a_misspelt_key():
     assert done.returncode != 0
 
 
-def test_the_five_parts_are_there(services):
-    assert set(services) == {"engine", "agent", "dashboard", "prometheus", "grafana"}
+def test_the_six_parts_are_there(services):
+    parts = {"engine", "agent", "dashboard", "postgres", "prometheus", "grafana"}
+    assert set(services) == parts
 
 
 def test_every_port_is_published_on_loopback_only(services):
     for name, service in services.items():
-        assert service["ports"], name
-        assert all(port["host_ip"] == "127.0.0.1" for port in service["ports"]), name
+        assert bool(service.get("ports")) == (name != "postgres"), name
+        ports = service.get("ports", [])
+        assert all(port["host_ip"] == "127.0.0.1" for port in ports), name
+
+
+def test_the_database_is_reached_only_over_a_network_of_those_that_use_it(document, services):
+    assert document["networks"]["database"]["internal"] is True
+    joined = {name for name, service in services.items() if "database" in service["networks"]}
+    assert joined == {"agent", "dashboard", "grafana", "postgres"}
+    assert set(services["postgres"]["networks"]) == {"database"}
+
+
+def test_pages_and_grafana_use_the_role_that_only_reads(services):
+    source = (ROOT / "docker/grafana/provisioning/datasources/postgres.yml").read_text()
+
+    assert re.search(r"^    user: (\S+)$", source, re.MULTILINE)[1] == "kvpulse_reader"
+    store = services["dashboard"]["command"][-1]
+    assert store == "postgresql://kvpulse_reader@postgres/kvpulse"
+    writes = services["agent"]["environment"]["KVPULSE_STORE"]
+    assert writes == "postgresql://kvpulse@postgres/kvpulse"
+    hba = (ROOT / "docker/postgres/pg_hba.conf").read_text()
+    over_network = [line.split() for line in hba.splitlines() if line.startswith("host")]
+    assert [fields[2] for fields in over_network] == ["kvpulse", "kvpulse_reader"]
+    assert {fields[3] for fields in over_network} == {"samenet"}
 
 
 def test_nothing_runs_as_root_or_may_become_it(services):
@@ -81,7 +104,8 @@ def test_every_service_has_a_health_check(services):
 def test_every_image_is_pinned(services):
     for name, service in services.items():
         tag = service["image"].rpartition(":")[2]
-        assert re.fullmatch(r"v?\d+\.\d+\.\d+", tag), name
+        # Postgres counts its releases with two numbers.
+        assert re.fullmatch(r"v?\d+\.\d+" + (r"" if name == "postgres" else r"\.\d+"), tag), name
     base = re.findall(
         r"^ARG PYTHON_IMAGE=(\S+)$", (ROOT / "docker/Dockerfile").read_text(), re.MULTILINE
     )
@@ -133,7 +157,8 @@ def test_grafana_is_provisioned_with_the_board_and_the_data_source(services):
     folder = re.search(r"path: (\S+)", provider).group(1)
 
     assert (targets[folder] / "pool-and-waits.json").is_file()
-    assert (targets["/etc/grafana/provisioning"] / "datasources/prometheus.yml").is_file()
+    for source in ("prometheus", "postgres"):
+        assert (targets["/etc/grafana/provisioning"] / f"datasources/{source}.yml").is_file()
     home = services["grafana"]["environment"]["GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH"]
     assert home == f"{folder}/pool-and-waits.json"
 
