@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from engine.block_pool import BlockPool
 from engine.config import EngineConfig
-from engine.policy.scheduling_policy import changed_fields
+from engine.policy.scheduling_policy import changed_fields, tenant_ceilings
 from engine.pool_results import PoolAudit
 from engine.runner import RunnerDescription
 from engine.scheduler import Scheduler
@@ -61,6 +61,7 @@ class Reports:
                 "host_blocks": config.host_blocks,
                 "preemption": str(config.preemption),
                 "policy": changed_fields(config.policy),
+                "tenant_ceilings": tenant_ceilings(config.policy),
                 "version": ENGINE_VERSION,
             }
         )

@@ -163,6 +163,13 @@ def changed_fields(policy: SchedulingPolicy) -> str:
     return ", ".join(f"{name}={getattr(policy, name)!r}" for name in changed)
 
 
+def tenant_ceilings(policy: SchedulingPolicy) -> str:
+    """Return each tenant's ceiling, such as `chat=40, *=100`; `*` is all that are not named."""
+    named = [(alias, tenant.max_blocks) for alias, tenant in sorted(policy.tenants.items())]
+    limits = [*named, ("*", policy.other_tenants.max_blocks)]
+    return ", ".join(f"{alias}={most}" for alias, most in limits if most is not None)
+
+
 def _at_least(name: str, value: int | None, least: int) -> None:
     if value is not None and (not isinstance(value, int) or value < least):
         raise ConfigError(name, found=value, accepted=f"a whole number of at least {least}")

@@ -3,7 +3,7 @@
 import pytest
 
 from engine.errors import ConfigError
-from engine.policy.scheduling_policy import SchedulingPolicy, TenantPolicy
+from engine.policy.scheduling_policy import SchedulingPolicy, TenantPolicy, tenant_ceilings
 from engine.policy.victims import Why
 from kvpulse.events import RejectReason, WaitCause
 from tests.engine.factories_engine import make_engine, make_request
@@ -159,3 +159,13 @@ def test_a_pool_that_shrank_below_its_reserves_has_nothing_for_others_and_says_s
     refused = engine.submit(make_request(4, 4)).rejection
 
     assert (refused.reason, refused.limit) == (RejectReason.EXCEEDS_POOL, 0)
+
+
+def test_ceilings_are_stated_as_the_tenants_page_reads_them():
+    limited = SchedulingPolicy(
+        tenants={"search": TenantPolicy(max_blocks=40), "chat": TenantPolicy(reserved_blocks=3)},
+        other_tenants=TenantPolicy(max_blocks=100),
+    )
+
+    assert tenant_ceilings(limited) == "search=40, *=100"
+    assert tenant_ceilings(SchedulingPolicy()) == ""
