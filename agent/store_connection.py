@@ -3,6 +3,7 @@
 import os
 import sqlite3
 import stat
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -120,19 +121,25 @@ def _check(engine: Engine, address: StoreAddress) -> Engine:
 
 
 def _make_private_file(address: StoreAddress) -> Path:
+    """Make the file where it is missing, for its owner alone.
+
+    One that exists is not opened: closing any descriptor of a file drops all of the process's locks
+    on it, also those of SQLite's other connections, whose log the next reader would then delete.
+    Source: sqlite.org/howtocorrupt.html, section 2.2.
+    """
     path = address.path
     assert path is not None
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        with suppress(FileExistsError):
+            flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+            os.close(os.open(path, flags, 0o600))
+        mode = path.stat().st_mode
     except OSError as error:
         why = f"{error.strerror or error} (folder {path.parent}); choose another --store"
         raise StoreUnwritable(address.label, why) from error
-    try:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise StoreUnwritable(address.label, "it is not a regular file")
-    finally:
-        os.close(descriptor)
+    if not stat.S_ISREG(mode):
+        raise StoreUnwritable(address.label, "it is not a regular file")
     return path
 
 
