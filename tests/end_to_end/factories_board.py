@@ -55,6 +55,7 @@ class Facts:
     lost: int
     lag_seconds: float
     oldest_wait_seconds: float | None
+    runnable_blocks: float
 
     def since(self, before: "Facts", counter: str) -> float:
         """How much a counter gained."""
@@ -81,6 +82,7 @@ def facts_of(reads: Reads, run_key: int, live: Mapping) -> Facts:
         lost=sum(total.lost for total in reads.totals(run_key).values()),
         lag_seconds=live["lag_seconds"],
         oldest_wait_seconds=live["oldest_wait_seconds"],
+        runnable_blocks=(live["head_of_line"] or {"runnable_blocks": 0})["runnable_blocks"],
     )
 
 
@@ -129,6 +131,12 @@ def expected_values(before: Facts, after: Facts, seconds: float) -> dict[str, Ma
         "Rejections, by reason / {{reason}}": rates("rejected"),
         "Failed allocations / {{cause}}": rates("allocate_failed"),
         "Preemptions / preemptions": one(rate("preempted")),
+        "Copies and swaps / copied on write": one(rate("copied")),
+        "Copies and swaps / swapped out": one(rate("swapped_out")),
+        "Copies and swaps / swapped in": one(rate("swapped_in")),
+        "Tokens lost and found again / lost": one(rate("tokens_lost")),
+        "Tokens lost and found again / found again": one(rate("resume_hit_tokens")),
+        "Runnable blocks behind the head of the line / runnable": one(after.runnable_blocks),
         "Tokens through the model / prefill": one(rate("prefill_tokens")),
         "Tokens through the model / decode": one(rate("decode_tokens")),
         "Tokens through the model / recomputed": one(rate("recomputed_tokens")),

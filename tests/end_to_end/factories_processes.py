@@ -43,13 +43,18 @@ def environment(home: Path) -> dict[str, str]:
 
 
 @contextmanager
-def running_agent(home: Path, *, journal: Path, store: Path) -> Iterator[Running]:
-    """`kvpulse agent` on any free port, until the block ends."""
+def running_agent(home: Path, *, journal: Path, store: Path, **settings: str) -> Iterator[Running]:
+    """`kvpulse agent` on any free port, until the block ends; `settings` are its variables."""
     command = [sys.executable, "-m", "kvpulse", "agent", "--json", "--port", "0"]
     command += ["--journal", str(journal), "--store", str(store)]
     with (home / "agent.log").open("wb") as log:
         process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=log, text=True, env=environment(home), cwd=ROOT
+            command,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+            env=environment(home) | settings,
+            cwd=ROOT,
         )
     assert process.stdout is not None
     try:

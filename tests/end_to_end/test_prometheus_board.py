@@ -16,6 +16,7 @@ from agent.reads import Reads, open_reads
 from engine.clock import VirtualClock
 from engine.config import EngineConfig
 from engine.open_engine import JournalSettings, open_engine
+from engine.policy.scheduling_policy import PreemptionPolicy
 from engine.simulation.simulated_run import Simulation
 from engine.simulation.simulated_runner import SimulatedRunner
 from engine.simulation.workload import WorkloadShape, make_workload
@@ -45,8 +46,17 @@ SHAPE = WorkloadShape(
     max_context=8_192,
 )
 CONFIG = EngineConfig(
-    engine="engine-0", total_blocks=600, block_size=BLOCK_SIZE, max_batch=24, max_queue=40
+    engine="engine-0",
+    total_blocks=600,
+    block_size=BLOCK_SIZE,
+    max_batch=24,
+    max_queue=40,
+    host_blocks=64,
+    preemption=PreemptionPolicy.AUTO,
 )
+PRICE = {"KVPULSE_PRICE_PER_GPU_HOUR": "3.6"}
+# Only while the pool is falling.
+SOMETIMES_ABSENT = {"kvpulse_kv_exhaustion_seconds"}
 
 
 @dataclass(frozen=True)
@@ -81,7 +91,7 @@ def scene(tmp_path_factory):
         CONFIG, runner, clock=clock, journal=JournalSettings(home / "journal")
     )
     with (
-        running_agent(home, journal=home / "journal", store=home / "store.db") as agent,
+        running_agent(home, journal=home / "journal", store=home / "store.db", **PRICE) as agent,
         running_prometheus(home, f"127.0.0.1:{agent.port}") as prometheus,
     ):
         start = scraped(prometheus, recorder)
@@ -121,7 +131,14 @@ def live_engine(agent):
 def test_the_run_is_one_in_which_something_happens(scene):
     gained = {name: scene.after.since(scene.before, name) for name in scene.after.counters}
 
-    for name in ("preempted", "rejected", "cancelled", "prefix_hit_tokens", "wait_pool_ns"):
+    for name in (
+        "preempted",
+        "rejected",
+        "cancelled",
+        "prefix_hit_tokens",
+        "wait_pool_ns",
+        "swapped_in",
+    ):
         assert gained[name] > 0, name
     assert scene.after.gauges["waiting"] > 0
     assert scene.after.gauges["running"] > 0
@@ -169,8 +186,8 @@ def test_every_quantile_lies_in_the_bucket_of_the_stores_quantile(scene):
 def test_every_family_of_the_table_has_a_sample(scene):
     seen = {series.labels["__name__"] for series in scene.evaluate('{__name__=~"kvpulse_.+"}')}
 
-    for metric in TABLE:
-        assert (metric.name + "_bucket" if metric.edges else metric.name) in seen, metric.name
+    wanted = {metric.name + "_bucket" if metric.edges else metric.name for metric in TABLE}
+    assert wanted - seen <= SOMETIMES_ABSENT
 
 
 def test_promtool_finds_nothing_to_complain_about_in_a_real_scrape(scene):

