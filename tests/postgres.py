@@ -37,7 +37,7 @@ class PostgresServer:
         """Start it on its data folder, and wait until it takes connections."""
         data, programs = self._folder / "data", self._programs
         command = [programs / "postgres", "-D", data, "-k", self._folder, "-h", "127.0.0.1"]
-        # What is committed survives the death of the server, as a user's would, but not the machine's.
+        # What is committed outlives the server, as with a user's, though not the machine.
         options = ["-c", "fsync=off", "-c", "max_connections=20"]
         with (self._folder / "log").open("ab") as log:
             self._process = subprocess.Popen(
