@@ -11,6 +11,8 @@ from hypothesis import HealthCheck, settings
 sys.path.insert(0, str(Path(__file__).parents[1]))
 os.environ.setdefault("TRITON_INTERPRET", "1")
 
+# What a machine may lack without our being able to install it.
+NEVER_PROMISED = {"gpu", "mount"}
 REQUIRED = {name for name in os.environ.get("KVPULSE_REQUIRE", "").split(",") if name}
 
 # Where a run decides about a landing, each test draws the same examples every time; everywhere else
@@ -65,7 +67,7 @@ def pytest_runtest_makereport(item, call):
     """Turn a skip into a failure where the environment promised what the test needs."""
     report = yield
     marks = {mark.name for mark in item.iter_markers()}
-    promised = REQUIRED & marks or ("all" in REQUIRED and "gpu" not in marks)
+    promised = REQUIRED & marks or ("all" in REQUIRED and not marks & NEVER_PROMISED)
     if report.skipped and promised and not hasattr(report, "wasxfail"):
         report.outcome = "failed"
         report.longrepr = f"skipped although KVPULSE_REQUIRE promises it: {report.longrepr}"

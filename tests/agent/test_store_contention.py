@@ -140,6 +140,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "-l", str(folder)], check=True, capture_output=True)
 
 
+@pytest.mark.mount
 def test_a_full_file_system_is_said_plainly_and_nothing_is_lost(
     tmp_path: Path, small_disk: Path
 ) -> None:
