@@ -6,17 +6,17 @@ import threading
 from contextlib import suppress
 from typing import Final
 
-from agent.backoff import Backoff
 from agent.config import AgentConfig
 from agent.errors import AgentError, StoreConflict, StoreUnwritable, StreamHeld
-from agent.holder import RENEW_SECONDS
 from agent.live_view import LiveView
 from agent.log_limit import OncePerHour
-from agent.read_models import RunState
+from agent.reads.models import RunState
 from agent.sources.journal import FoundStream, JournalFolder
-from agent.store import Store
+from agent.store.backoff import Backoff
+from agent.store.holder import RENEW_SECONDS
+from agent.store.store import Store
+from agent.store.stream_id import StreamId
 from agent.stream_follower import Clocks, Step, StreamFollower
-from agent.stream_id import StreamId
 from kvpulse.errors import JournalError, UnreadableSegmentError
 from kvpulse.stream_values import WriterState
 

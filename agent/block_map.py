@@ -7,8 +7,10 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from agent.audit import pool_accounts
-from agent.block_ledger import (
+from agent.chunks.chunk import Stretch, decode_chunk
+from agent.errors import ChunkError, StateError
+from agent.ledger.audit import pool_accounts
+from agent.ledger.block_ledger import (
     OUTCOME_MASK,
     STATE_KINDS,
     BlockLedger,
@@ -16,12 +18,10 @@ from agent.block_ledger import (
     follow_content,
     outcomes_of,
 )
-from agent.chunk import Stretch, decode_chunk
-from agent.errors import ChunkError, StateError
-from agent.event_columns import Bools, Bytes, EventColumns, Ints, columns_of, unroll
-from agent.owner_ledger import OwnerLedger
-from agent.reference_ledger import ReferenceLedger
-from agent.state_frame import decode_frame, encode_frame
+from agent.ledger.event_columns import Bools, Bytes, EventColumns, Ints, columns_of, unroll
+from agent.ledger.owner_ledger import OwnerLedger
+from agent.ledger.reference_ledger import ReferenceLedger
+from agent.ledger.state_frame import decode_frame, encode_frame
 from kvpulse.events import HOST_TIER, BlockState, FreeOutcome, Kind
 
 UNKNOWN: Final = -1

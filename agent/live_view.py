@@ -10,8 +10,8 @@ from dataclasses import dataclass, field, replace
 
 from agent.exhaustion import Exhaustion
 from agent.gpus import GpuReading
-from agent.ledger_delta import LiveState
-from agent.read_models import Fingerprint, RunState
+from agent.ledger.delta import LiveState
+from agent.reads.models import Fingerprint, RunState
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,16 +7,16 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from agent.exhaustion import AvailableBlocks
-from agent.joined_batches import joined_batches
-from agent.ledger import Ledger
-from agent.ledger_delta import LedgerDelta, LiveState, RunShape
-from agent.ledger_resume import resume_ledger
+from agent.ledger.delta import LedgerDelta, LiveState, RunShape
+from agent.ledger.joined_batches import joined_batches
+from agent.ledger.ledger import Ledger
+from agent.ledger.resume import resume_ledger
 from agent.live_view import LiveEngine
 from agent.log_limit import OncePerHour
-from agent.read_models import Fingerprint, RunState
+from agent.reads.models import Fingerprint, RunState
 from agent.sources.journal import FoundStream
-from agent.store import Store
-from agent.stream_id import Progress
+from agent.store.store import Store
+from agent.store.stream_id import Progress
 from kvpulse.reader import StreamReader
 from kvpulse.stream_values import Batch, Position, StreamStatus, WriterState
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import streamlit as st
 
 from agent.errors import StoreError
-from agent.reads import Reads, open_reads
+from agent.reads.reads import Reads, open_reads
 from dashboard.config import DashboardConfig
 from dashboard.data import Data
 from dashboard.errors import StoreMissing

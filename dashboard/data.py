@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from agent.head_of_line import HeadOfLine
-from agent.read_models import (
+from agent.reads.models import (
     EngineRow,
     GapRow,
     KindTotal,
@@ -19,7 +19,7 @@ from agent.read_models import (
     TelemetryHealth,
     TenantRow,
 )
-from agent.reads import Reads
+from agent.reads.reads import Reads
 from dashboard.config import DashboardConfig
 from dashboard.formats import NANOSECONDS
 from dashboard.frames.marks import Marks, marks_of

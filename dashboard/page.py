@@ -9,7 +9,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from agent.errors import AgentError
-from agent.read_models import EngineRow
+from agent.reads.models import EngineRow
 from dashboard.data import Data
 from dashboard.formats import unmarked
 

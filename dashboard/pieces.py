@@ -5,7 +5,7 @@ from typing import Any
 
 import streamlit as st
 
-from agent.read_models import EngineRow, RunState
+from agent.reads.models import EngineRow, RunState
 from dashboard.components.figure import draw_figure
 from dashboard.data import EngineState, Provenance
 from dashboard.formats import clock, count, date_and_clock, plain, ratio, seconds

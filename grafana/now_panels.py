@@ -3,7 +3,7 @@
 from grafana_foundation_sdk.builders import stat
 from grafana_foundation_sdk.models import dashboard as models
 
-from agent import metrics
+from agent.metrics import table as metrics
 from grafana import colours, queries
 from grafana.panel_defaults import EXACT, now_stat, thresholds
 

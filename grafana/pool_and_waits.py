@@ -5,7 +5,7 @@ from typing import Final
 from grafana_foundation_sdk.builders import dashboard
 from grafana_foundation_sdk.models import dashboard as models
 
-from agent import metrics
+from agent.metrics import table as metrics
 from grafana import (
     now_panels,
     pool_panels,

@@ -4,7 +4,7 @@ All take `Metric` rows, so a metric that is not in the table cannot be queried. 
 a hole with zero: a series that is missing is drawn as missing.
 """
 
-from agent.metric import Metric, MetricKind
+from agent.metrics.metric import Metric, MetricKind
 
 ENGINES = 'engine=~"$engine"'
 RATE_WINDOW = "$__rate_interval"

@@ -2,7 +2,7 @@
 
 from grafana_foundation_sdk.builders import timeseries
 
-from agent import sharing_metrics as metrics
+from agent.metrics import sharing as metrics
 from grafana import colours, queries
 from grafana.panel_defaults import (
     EXACT,

@@ -2,7 +2,7 @@
 
 from grafana_foundation_sdk.builders import timeseries
 
-from agent import metrics
+from agent.metrics import table as metrics
 from grafana import colours, queries
 from grafana.panel_defaults import chart, option, painted, query
 

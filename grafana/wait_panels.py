@@ -3,8 +3,8 @@
 from grafana_foundation_sdk.builders import timeseries
 from grafana_foundation_sdk.models import dashboard as models
 
-from agent import metrics
-from agent.metric import Metric
+from agent.metrics import table as metrics
+from agent.metrics.metric import Metric
 from grafana import colours, queries
 from grafana.panel_defaults import (
     PER_SECOND,

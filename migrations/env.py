@@ -5,8 +5,8 @@ import os
 from alembic import context
 from sqlalchemy import Connection
 
-from agent.schema import metadata
-from agent.store_connection import open_for_writing, parse_address
+from agent.store.connection import open_for_writing, parse_address
+from agent.store.schema import metadata
 
 
 def run(connection: Connection) -> None:

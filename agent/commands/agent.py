@@ -15,23 +15,23 @@ from typing import Final
 
 from starlette.types import ASGIApp
 
-from agent.access_token import read_token
 from agent.agent_loop import AgentLoop
 from agent.commands.exit_codes import ExitCode
 from agent.config import AgentConfig, load_config
-from agent.freed_memory import keep_freed_memory
 from agent.gpu_watch import GpuWatch
-from agent.http import create_app
-from agent.http_guard import is_allowed_host
-from agent.http_server import HttpServer, start_http_server
+from agent.http.access_token import read_token
+from agent.http.app import create_app
+from agent.http.guard import is_allowed_host
+from agent.http.server import HttpServer, start_http_server
+from agent.ledger.freed_memory import keep_freed_memory
 from agent.live_view import LiveView
 from agent.log_limit import OncePerHour
-from agent.otlp import OtlpPush
+from agent.metrics.otlp import OtlpPush
 from agent.periodic import Periodic
-from agent.reads import open_reads
+from agent.reads.reads import open_reads
 from agent.sources.nvml import NvmlSource
-from agent.store import Store
-from agent.store_keeper import StoreKeeper
+from agent.store.keeper import StoreKeeper
+from agent.store.store import Store
 
 LOGGER: Final = logging.getLogger("agent")
 STOPPING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

@@ -17,15 +17,15 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from agent.chunk import Stretch
+from agent.chunks.chunk import Stretch
 from agent.commands.bench_ingest_postgres import measure_postgres
 from agent.commands.bench_ingest_run import ingest
 from agent.commands.exit_codes import ExitCode
 from agent.config import AgentConfig
-from agent.ledger import Ledger
-from agent.ledger_delta import RunShape
-from agent.plain_ledger import PlainLedger
-from agent.reads import open_reads
+from agent.ledger.delta import RunShape
+from agent.ledger.ledger import Ledger
+from agent.ledger.plain_ledger import PlainLedger
+from agent.reads.reads import open_reads
 from agent.sources.journal import JournalFolder
 from kvpulse.reader import StreamReader
 

@@ -10,9 +10,9 @@ from pathlib import Path
 from agent.commands.bench_ingest_run import ingest
 from agent.config import AgentConfig
 from agent.errors import ConfigError
-from agent.reads import open_reads
-from agent.store import Store
-from agent.store_connection import parse_address
+from agent.reads.reads import open_reads
+from agent.store.connection import parse_address
+from agent.store.store import Store
 
 SUFFIX = "_postgres"
 

@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 from agent.agent_loop import AgentLoop
 from agent.config import AgentConfig
-from agent.freed_memory import keep_freed_memory
-from agent.ledger_delta import LiveState
+from agent.ledger.delta import LiveState
+from agent.ledger.freed_memory import keep_freed_memory
 from agent.live_view import LiveView
-from agent.store import Store
+from agent.store.store import Store
 
 
 class Ingest(NamedTuple):

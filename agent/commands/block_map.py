@@ -13,8 +13,8 @@ from agent.block_map_text import draw, legend, list_holders
 from agent.commands.exit_codes import ExitCode
 from agent.config import load_config
 from agent.errors import ConfigError
-from agent.read_models import EngineRow
-from agent.reads import open_reads
+from agent.reads.models import EngineRow
+from agent.reads.reads import open_reads
 
 NS: Final = 1_000_000_000
 AGO: Final = re.compile(r"-(\d+(?:\.\d+)?)(s|m|h|d)")

@@ -14,8 +14,8 @@ from agent.commands.summary import choose_run
 from agent.config import load_config
 from agent.errors import ConfigError
 from agent.price import Price
-from agent.read_models import RequestOrder, RunRow
-from agent.reads import Reads, open_reads
+from agent.reads.models import RequestOrder, RunRow
+from agent.reads.reads import Reads, open_reads
 
 SECOND_NS: Final = 1_000_000_000
 MOST_SEQUENCES: Final = 100_000

@@ -13,19 +13,19 @@ from sqlalchemy.exc import DBAPIError
 from agent.commands.exit_codes import ExitCode
 from agent.config import load_config
 from agent.errors import StoreTooNew, StoreTooOld, StoreUnreadable
-from agent.retention import Held
-from agent.store_check import check_runs
-from agent.store_check_values import Finding
-from agent.store_connection import (
+from agent.store.check import check_runs
+from agent.store.check_values import Finding
+from agent.store.connection import (
     StoreAddress,
     first_line,
     open_for_reading,
     open_for_writing,
     parse_address,
 )
-from agent.store_keeper import pruned_text
-from agent.store_prune import Pruner
-from agent.store_revision import HEAD, check_revision, stored_revision, upgrade
+from agent.store.keeper import pruned_text
+from agent.store.prune import Pruner
+from agent.store.retention import Held
+from agent.store.revision import HEAD, check_revision, stored_revision, upgrade
 
 MOST_FINDINGS: Final = 100
 

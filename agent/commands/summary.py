@@ -12,8 +12,8 @@ import numpy as np
 from agent.commands.exit_codes import ExitCode
 from agent.config import load_config
 from agent.errors import ConfigError
-from agent.read_models import RunRow
-from agent.reads import Reads, open_reads
+from agent.reads.models import RunRow
+from agent.reads.reads import Reads, open_reads
 
 SECOND_NS: Final = 1_000_000_000
 MOST_POINTS: Final = 10_000_000  # so that the tier of one second is read

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from agent.stream_id import StreamId
+from agent.store.stream_id import StreamId
 from kvpulse.events import MAX_STRING_BYTES
 
 LOGGER: Final = logging.getLogger(__name__)

@@ -5,7 +5,7 @@ from typing import Any, Final
 import numpy as np
 import plotly.graph_objects as go
 
-from agent.read_models import Float64Array
+from agent.reads.models import Float64Array
 from dashboard.charts.canvas import time_chart
 from dashboard.frames.marks import Marks
 from dashboard.frames.series import Curves, Window

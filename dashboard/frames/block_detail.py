@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from agent.read_models import Leak
+from agent.reads.models import Leak
 from dashboard.formats import count, date_and_clock, nanoseconds, seconds
 from dashboard.frames.block_grid import UNKNOWN_OWNER, ages
 from kvpulse.events import BlockState

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from agent.read_models import GapRow, Mark, MarkKind
+from agent.reads.models import GapRow, Mark, MarkKind
 from dashboard.formats import words
 from dashboard.frames.series import Window
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from datetime import datetime
 
-from agent.read_models import RequestRow, RequestState
+from agent.reads.models import RequestRow, RequestState
 from dashboard.formats import NANOSECONDS, moment, nanoseconds, seconds, words
 
 Column = list[str | int | float | datetime | None]

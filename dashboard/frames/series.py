@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from agent.read_models import Float64Array, Int64Array, LabelledSeries, LatencySeries, Series
+from agent.reads.models import Float64Array, Int64Array, LabelledSeries, LatencySeries, Series
 
 Times = npt.NDArray[np.datetime64]
 NANOSECONDS = 1_000_000_000

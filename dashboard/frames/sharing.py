@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from agent.read_models import EngineRow, Series
+from agent.reads.models import EngineRow, Series
 from dashboard.formats import NANOSECONDS, count, num_bytes, ratio
 from dashboard.frames.series import total_of
 from dashboard.frames.status import Status, Tone

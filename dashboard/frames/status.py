@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from agent.head_of_line import HeadOfLine
-from agent.read_models import EngineRow, RunState
+from agent.reads.models import EngineRow, RunState
 from dashboard.formats import count, date_and_clock, long_seconds, ratio, seconds, words
 
 STALE_AFTER_SECONDS = 10.0

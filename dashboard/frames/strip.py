@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from agent.read_models import EngineRow, LatencySummary, RequestRow, Series
+from agent.reads.models import EngineRow, LatencySummary, RequestRow, Series
 from dashboard.config import DashboardConfig
 from dashboard.formats import count, money, num_bytes, ratio, seconds, words
 from dashboard.frames.series import Window, peak_of, total_of

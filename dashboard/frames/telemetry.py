@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from agent.read_models import EngineRow, GapRow, KindTotal, RunState, TelemetryHealth
+from agent.reads.models import EngineRow, GapRow, KindTotal, RunState, TelemetryHealth
 from dashboard.formats import count, date_and_clock, nanoseconds, num_bytes, ratio, seconds, words
 from dashboard.frames.status import Status, Tone
 from dashboard.frames.strip import Tile

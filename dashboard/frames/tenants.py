@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from agent.read_models import EngineRow, LabelledSeries, TenantRow
+from agent.reads.models import EngineRow, LabelledSeries, TenantRow
 from dashboard.formats import NANOSECONDS, count, ratio, seconds
 from dashboard.frames.series import Curves, amounts
 from dashboard.frames.status import Status, Tone

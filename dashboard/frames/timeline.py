@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from agent.read_models import RequestEvent, RequestRow
+from agent.reads.models import RequestEvent, RequestRow
 
 FIRST_CAUSE = "engine_busy"  # until the first `wait`, and again after a preemption
 ENDS = frozenset({"finish", "reject"})

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import streamlit as st
 
-from agent.read_models import EngineRow
+from agent.reads.models import EngineRow
 from dashboard.charts.pool import pool_chart
 from dashboard.components.block_canvas import payload_of, register
 from dashboard.components.figure import draw_figure

@@ -4,7 +4,7 @@ from functools import partial
 
 import streamlit as st
 
-from agent.read_models import EngineRow
+from agent.reads.models import EngineRow
 from dashboard.charts.latencies import latency_chart
 from dashboard.charts.pool import pool_chart
 from dashboard.charts.rates import rejections_chart, waits_chart

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import streamlit as st
 from streamlit.elements.lib.column_types import ColumnConfig
 
-from agent.read_models import EngineRow, RequestOrder, RequestRow, RequestState
+from agent.reads.models import EngineRow, RequestOrder, RequestRow, RequestState
 from dashboard.charts.timeline import timeline_chart
 from dashboard.components.figure import draw_figure
 from dashboard.formats import clock, count, unmarked, words

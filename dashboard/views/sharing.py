@@ -4,7 +4,7 @@ from functools import partial
 
 import streamlit as st
 
-from agent.read_models import EngineRow
+from agent.reads.models import EngineRow
 from dashboard.charts.sharing import moves_chart, references_chart, tokens_chart
 from dashboard.frames.marks import Marks
 from dashboard.frames.series import Window

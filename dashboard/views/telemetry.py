@@ -4,7 +4,7 @@ from functools import partial
 
 import streamlit as st
 
-from agent.read_models import EngineRow
+from agent.reads.models import EngineRow
 from dashboard.charts.event_rates import event_rate_chart
 from dashboard.formats import count, unmarked
 from dashboard.frames.block_detail import leak_words

@@ -5,7 +5,7 @@ from functools import partial
 import streamlit as st
 from streamlit.elements.lib.column_types import ColumnConfig
 
-from agent.read_models import EngineRow
+from agent.reads.models import EngineRow
 from dashboard.charts.sharing import tenants_chart
 from dashboard.frames.marks import Marks
 from dashboard.frames.series import Window

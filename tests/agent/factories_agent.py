@@ -6,8 +6,8 @@ from pathlib import Path
 from agent.agent_loop import AgentLoop
 from agent.config import AgentConfig
 from agent.live_view import LiveView
-from agent.reads import open_reads
-from agent.store import Store
+from agent.reads.reads import open_reads
+from agent.store.store import Store
 from agent.stream_follower import Clocks
 
 

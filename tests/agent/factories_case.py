@@ -5,10 +5,10 @@ from pathlib import Path
 
 from agent.agent_loop import AgentLoop
 from agent.config import AgentConfig
-from agent.ledger_delta import LiveState
+from agent.ledger.delta import LiveState
 from agent.live_view import LiveEngine, LiveView
-from agent.reads import Reads, open_reads
-from agent.store import Store
+from agent.reads.reads import Reads, open_reads
+from agent.store.store import Store
 from kvpulse.events import FinishReason, FreeOutcome, block_weight
 from kvpulse.recorder import Recorder
 from tests.agent.factories_store import empty_store

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import NamedTuple
 
-from agent.reads import open_reads
+from agent.reads.reads import open_reads
 from kvpulse.command import main as kvpulse
 from kvpulse.events import Kind
 from kvpulse.recorder import Recorder

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import numpy as np
 
-from agent.chunk import Stretch
-from agent.ledger import Ledger
-from agent.ledger_delta import LedgerDelta, RequestRow, RollupRow, RunShape
-from agent.plain_ledger import PlainLedger
-from agent.rollup_metrics import COLUMN_INDEX
+from agent.chunks.chunk import Stretch
+from agent.ledger.delta import LedgerDelta, RequestRow, RollupRow, RunShape
+from agent.ledger.ledger import Ledger
+from agent.ledger.plain_ledger import PlainLedger
+from agent.rollups.scalars import COLUMN_INDEX
 from kvpulse.stream_values import Batch
 from tests.agent.factories_stream import WALL_AT_START, batches
 

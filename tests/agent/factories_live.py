@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping
 
-from agent.histogram import Histogram
-from agent.ledger_delta import LiveState, RunShape, WaitNow
+from agent.ledger.delta import LiveState, RunShape, WaitNow
 from agent.live_view import LiveEngine, LiveView
-from agent.read_models import RunState
-from agent.rollup_metrics import COUNTERS, GAUGES, LABELLED, LATENCIES
+from agent.reads.models import RunState
+from agent.rollups.histogram import Histogram
+from agent.rollups.scalars import COUNTERS, GAUGES, LABELLED, LATENCIES
 from kvpulse.events import Kind, WaitCause
 
 SECOND = 1_000_000_000

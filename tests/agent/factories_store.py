@@ -7,8 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from agent.histogram import Histogram
-from agent.ledger_delta import (
+from agent.ledger.delta import (
     Chunk,
     LatencyRow,
     LedgerDelta,
@@ -16,9 +15,10 @@ from agent.ledger_delta import (
     RollupRow,
     RunShape,
 )
-from agent.rollup_metrics import COLUMNS
-from agent.store import Store
-from agent.stream_id import Progress, StreamId
+from agent.rollups.histogram import Histogram
+from agent.rollups.scalars import COLUMNS
+from agent.store.store import Store
+from agent.store.stream_id import Progress, StreamId
 from kvpulse.events import MAX_KINDS, Kind
 from kvpulse.stream_values import Position
 

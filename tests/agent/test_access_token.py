@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 from starlette.testclient import TestClient
 
-from agent.access_token import is_authorized, read_token
 from agent.config import load_config
 from agent.errors import ConfigError
-from agent.http import create_app
+from agent.http.access_token import is_authorized, read_token
+from agent.http.app import create_app
 from kvpulse.command import main as kvpulse
 from tests.agent.factories_live import live_engine, view_of
 

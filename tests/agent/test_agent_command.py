@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from agent.reads import open_reads
+from agent.reads.reads import open_reads
 from kvpulse.command import main as kvpulse
 from tests.agent.factories_store import empty_store
 from tests.agent.simulated_writer import record

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 from sqlalchemy import create_engine, text
 
-from agent.chunk import decode_chunk
-from agent.reads import open_reads
+from agent.chunks.chunk import decode_chunk
+from agent.reads.reads import open_reads
 from kvpulse.command import main as kvpulse
 from tests.waiting import wait_until
 

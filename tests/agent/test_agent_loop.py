@@ -13,9 +13,9 @@ import pytest
 from agent.agent_loop import AgentLoop
 from agent.config import AgentConfig
 from agent.live_view import LiveView
-from agent.read_models import RunState
-from agent.reads import Reads, open_reads
-from agent.store import Store
+from agent.reads.models import RunState
+from agent.reads.reads import Reads, open_reads
+from agent.store.store import Store
 from agent.stream_follower import Clocks
 from kvpulse.recorder import Recorder
 from tests.agent.factories_store import empty_store
@@ -168,7 +168,7 @@ def test_a_writer_that_was_killed_leaves_a_dead_run_and_no_live_sequences(
 def test_a_locked_store_is_waited_for_and_nothing_is_missing_afterwards(
     journal: Path, where: str, reads: Reads, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("agent.store_connection.BUSY_TIMEOUT_SECONDS", 0.02)
+    monkeypatch.setattr("agent.store.connection.BUSY_TIMEOUT_SECONDS", 0.02)
     account = record(journal, num_requests=20)
     agent = Agent(journal, where, commit_events=1024)
     agent.loop.turn(scan=True)

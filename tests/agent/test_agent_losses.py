@@ -9,9 +9,9 @@ from agent.agent_loop import AgentLoop
 from agent.commands.agent import main as agent
 from agent.config import load_config
 from agent.live_view import LiveView
-from agent.read_models import RunState
-from agent.reads import open_reads
-from agent.store import Store
+from agent.reads.models import RunState
+from agent.reads.reads import open_reads
+from agent.store.store import Store
 from kvpulse import Recorder, ShadowPool
 from kvpulse.events import FinishReason, Kind
 from tests.agent.factories_store import empty_store

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.reads import open_reads
+from agent.reads.reads import open_reads
 from kvpulse.command import main as kvpulse
 from kvpulse.recorder import Recorder
 from tests.agent.factories_store import empty_store

@@ -7,10 +7,10 @@ from sqlalchemy import text
 
 from agent.agent_loop import AgentLoop
 from agent.config import AgentConfig
-from agent.ledger import Ledger
+from agent.ledger.ledger import Ledger
 from agent.live_view import LiveView
-from agent.reads import open_reads
-from agent.store import Store
+from agent.reads.reads import open_reads
+from agent.store.store import Store
 from agent.stream_follower import Clocks
 from tests.agent.factories_store import empty_store
 from tests.agent.simulated_writer import record

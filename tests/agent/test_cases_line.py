@@ -4,9 +4,9 @@ import sqlite3
 
 import pytest
 
-from agent.arrival import PRIORITY_LABELS
 from agent.head_of_line import Waiter, head_of_line
-from agent.live_status import status_document
+from agent.http.live_status import status_document
+from agent.ledger.arrival import PRIORITY_LABELS
 from kvpulse.events import FinishReason, WaitCause
 from tests.agent.factories_case import Case, Seen
 from tests.agent.factories_stream import SECOND

@@ -2,9 +2,9 @@
 
 import pytest
 
-from agent.exporter import exporter_registry
-from agent.live_status import status_document
+from agent.http.live_status import status_document
 from agent.live_view import LiveView
+from agent.metrics.exporter import exporter_registry
 from tests.agent.factories_case import Case, Seen
 from tests.agent.factories_stream import SECOND
 

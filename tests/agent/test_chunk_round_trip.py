@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.chunk import Stretch, decode_chunk, encode_chunk
-from agent.chunk_builder import ChunkBuilder
+from agent.chunks.builder import ChunkBuilder
+from agent.chunks.chunk import Stretch, decode_chunk, encode_chunk
 from agent.errors import ChunkError
-from agent.event_columns import columns_of
+from agent.ledger.event_columns import columns_of
 from kvpulse.events import Kind
 from kvpulse.stream_values import event_counts
 from tests.agent.factories_stream import batches, record

@@ -6,7 +6,7 @@ import pytest
 
 from agent.config import load_config
 from agent.errors import ConfigError
-from agent.store_connection import parse_address
+from agent.store.connection import parse_address
 
 
 def test_defaults_follow_the_desktop_folders() -> None:

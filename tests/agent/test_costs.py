@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.live_status import status_document
+from agent.http.live_status import status_document
 from agent.price import Price
 from kvpulse.command import main as kvpulse
 from kvpulse.events import FinishReason, FreeOutcome

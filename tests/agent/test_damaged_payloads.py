@@ -6,9 +6,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from agent.chunk import decode_chunk
-from agent.ledger import Ledger
-from agent.store_rows import request_rows
+from agent.chunks.chunk import decode_chunk
+from agent.ledger.ledger import Ledger
+from agent.store.rows import request_rows
 from kvpulse.events import HEADER_BYTES, RECORD_BYTES, Kind, PoolWord
 from kvpulse.segment_view import SegmentView
 from tests.agent.factories_ledger import Stored, follow, new_ledger

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import create_engine, text
 
-from agent.store_revision import HEAD
+from agent.store.revision import HEAD
 from kvpulse.command import main as kvpulse
 
 

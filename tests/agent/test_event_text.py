@@ -5,7 +5,7 @@ import pytest
 
 from agent.block_map import BlockMap
 from agent.block_map_text import draw, legend
-from agent.event_text import EventFields, describe, wait_cause
+from agent.reads.event_text import EventFields, describe, wait_cause
 from kvpulse.events import (
     NOT_MEASURED,
     FinishReason,

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from agent.engine_samples import samples_of
 from agent.exhaustion import AvailableBlocks, Exhaustion
+from agent.metrics.engine_samples import samples_of
 from agent.price import Price
 from tests.agent.factories_ledger import follow
 from tests.agent.factories_live import NOW_NS, SECOND, live_engine, live_state

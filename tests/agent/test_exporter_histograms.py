@@ -6,15 +6,15 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.histogram import Histogram
-from agent.histogram_edges import (
+from agent.metrics.table import TABLE
+from agent.rollups.histogram import Histogram
+from agent.rollups.histogram_edges import (
     FIRST_TOKEN_EDGES,
     INTER_TOKEN_EDGES,
     REQUEST_EDGES,
     WAIT_EDGES,
 )
-from agent.metrics import TABLE
-from agent.rebucket import rebucket
+from agent.rollups.rebucket import rebucket
 
 DURATIONS = st.lists(st.integers(0, 10**13), max_size=60)
 

@@ -2,11 +2,11 @@
 
 import pytest
 
-from agent.exporter import exporter_registry
-from agent.ledger_delta import Leak, WaitNow
-from agent.metric import MetricKind
-from agent.metrics import TABLE
-from agent.read_models import RunState
+from agent.ledger.delta import Leak, WaitNow
+from agent.metrics.exporter import exporter_registry
+from agent.metrics.metric import MetricKind
+from agent.metrics.table import TABLE
+from agent.reads.models import RunState
 from kvpulse.events import Kind, RejectReason
 from tests.agent.factories_live import NOW_NS, SECOND, live_engine, live_state, per_kind, view_of
 

@@ -7,13 +7,15 @@ from dataclasses import replace
 import pytest
 from prometheus_client import generate_latest
 
-from agent import capacity_metrics, metrics, sharing_metrics
 from agent.exhaustion import Exhaustion
-from agent.exporter import exporter_registry
-from agent.metric import Metric, MetricKind
-from agent.metrics_page import PAGE, page
+from agent.metrics import capacity as capacity_metrics
+from agent.metrics import sharing as sharing_metrics
+from agent.metrics import table as metrics
+from agent.metrics.exporter import exporter_registry
+from agent.metrics.metric import Metric, MetricKind
+from agent.metrics.page import PAGE, page
 from agent.price import Price
-from agent.rollup_metrics import GAUGES
+from agent.rollups.scalars import GAUGES
 from tests.agent.factories_live import NOW_NS, SECOND, live_engine, live_state, view_of
 
 

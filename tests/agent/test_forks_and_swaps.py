@@ -2,7 +2,7 @@
 
 import pytest
 
-from agent.read_models import RequestState
+from agent.reads.models import RequestState
 from kvpulse.events import FinishReason, FreeOutcome, PreemptMode, WaitCause, block_weight
 from tests.agent.factories_case import Case
 from tests.agent.factories_stream import SECOND

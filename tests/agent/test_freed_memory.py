@@ -8,7 +8,7 @@ import pytest
 PROBE = """
 import resource, sys
 import numpy as np
-from agent.freed_memory import keep_freed_memory
+from agent.ledger.freed_memory import keep_freed_memory
 
 if sys.argv[1] == "keep" and not keep_freed_memory():
     sys.exit(77)

@@ -18,14 +18,14 @@ from prometheus_client import generate_latest
 
 from agent.config import load_config
 from agent.errors import ConfigError
-from agent.exporter import exporter_registry
-from agent.gpu_metrics import GPU_TABLE
 from agent.gpu_watch import GpuWatch
 from agent.gpus import Gpu, GpuFigure, GpuReading
-from agent.live_status import status_document
+from agent.http.live_status import status_document
 from agent.live_view import LiveView
 from agent.log_limit import OncePerHour
-from agent.metrics_page import page
+from agent.metrics.exporter import exporter_registry
+from agent.metrics.gpu import GPU_TABLE
+from agent.metrics.page import page
 from agent.periodic import Periodic
 from agent.sources.nvml import NvmlSource
 from tests.agent.factories_live import NOW_NS, SECOND

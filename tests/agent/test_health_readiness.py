@@ -1,8 +1,8 @@
 """When the agent says that it is ready, and what it says when it is not."""
 
-from agent.health import judge
+from agent.http.health import judge
 from agent.live_view import LiveView
-from agent.read_models import RunState
+from agent.reads.models import RunState
 from tests.agent.factories_live import NOW_NS, SECOND, live_engine, view_of
 
 

@@ -5,9 +5,9 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent.ledger import Ledger
-from agent.ledger_delta import LedgerDelta, Snapshot
-from agent.rollup_metrics import COLUMN_INDEX
+from agent.ledger.delta import LedgerDelta, Snapshot
+from agent.ledger.ledger import Ledger
+from agent.rollups.scalars import COLUMN_INDEX
 from kvpulse.reader import StreamReader
 from kvpulse.recorder import Recorder
 from tests.agent.factories_ledger import Stored, new_ledger, same_rows

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.errors import HistogramError
-from agent.histogram import NUM_BUCKETS, Histogram, bucket_edges, bucket_of
+from agent.rollups.histogram import NUM_BUCKETS, Histogram, bucket_edges, bucket_of
 
 durations = st.lists(st.integers(0, 2**62), min_size=1, max_size=200)
 

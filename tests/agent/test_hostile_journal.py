@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.reads import open_reads
+from agent.reads.reads import open_reads
 from kvpulse.recorder import Recorder
 from kvpulse.segment_view import segment_path
 from tests.agent.factories_hostile_journal import Stored, emitted, follow, stored_of

@@ -8,11 +8,11 @@ from struct import Struct
 import pytest
 import zstandard
 
-from agent import chunk as chunk_module
 from agent.block_map import MOST_BLOCKS, MapReplay
-from agent.chunk import MAX_PAYLOAD_BYTES, decode_chunk
+from agent.chunks import chunk as chunk_module
+from agent.chunks.chunk import MAX_PAYLOAD_BYTES, decode_chunk
 from agent.errors import AgentError, ChunkError, StateError
-from agent.state_frame import decode_frame
+from agent.ledger.state_frame import decode_frame
 
 CHUNK_HEAD = Struct("<BBIII")
 FRAME_HEAD = Struct("<BII")

@@ -11,11 +11,11 @@ from starlette.testclient import TestClient
 
 from agent.agent_loop import AgentLoop
 from agent.config import AgentConfig
-from agent.http import create_app
+from agent.http.app import create_app
+from agent.ledger.stated_config import read_stated_config
 from agent.live_view import LiveView
-from agent.reads import open_reads
-from agent.stated_config import read_stated_config
-from agent.store import Store
+from agent.reads.reads import open_reads
+from agent.store.store import Store
 from kvpulse.command import main as kvpulse
 from kvpulse.identity import KeyedHashes
 from kvpulse.recorder import Recorder

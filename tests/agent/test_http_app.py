@@ -3,7 +3,7 @@
 import pytest
 from starlette.testclient import TestClient
 
-from agent.http import create_app
+from agent.http.app import create_app
 from tests.agent.factories_live import NOW_NS, live_engine, live_state, view_of
 
 

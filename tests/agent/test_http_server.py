@@ -7,8 +7,8 @@ import httpx
 import psutil
 import pytest
 
-from agent.http import create_app
-from agent.http_server import PortError, start_http_server
+from agent.http.app import create_app
+from agent.http.server import PortError, start_http_server
 from tests.agent.factories_live import live_engine, view_of
 from tests.waiting import wait_until
 

@@ -8,15 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.agent_loop import AgentLoop
-from agent.chunk import Stretch, decode_chunk, encode_chunk
-from agent.chunk_layout import is_quiet
-from agent.chunk_merge import FAN_OUT, NO_CHUNKS, plan_merge
+from agent.chunks.chunk import Stretch, decode_chunk, encode_chunk
+from agent.chunks.layout import is_quiet
+from agent.chunks.merge import FAN_OUT, NO_CHUNKS, plan_merge
 from agent.config import AgentConfig
-from agent.event_columns import columns_of
+from agent.ledger.event_columns import columns_of
 from agent.live_view import LiveView
-from agent.reads import open_reads
-from agent.rollup_repeats import plan_repeats
-from agent.store import Store
+from agent.reads.reads import open_reads
+from agent.rollups.repeats import plan_repeats
+from agent.store.store import Store
 from tests.agent.factories_store import (
     NS,
     OFFSET,

@@ -6,9 +6,9 @@ import pytest
 
 from agent.commands.bench_ingest import differences, main
 from agent.errors import ConfigError
-from agent.ledger import Ledger
-from agent.ledger_delta import RunShape
-from agent.plain_ledger import PlainLedger
+from agent.ledger.delta import RunShape
+from agent.ledger.ledger import Ledger
+from agent.ledger.plain_ledger import PlainLedger
 from tests.agent.factories_ledger import follow, plain
 from tests.agent.factories_stream import record
 from tests.postgres import postgres_server, postgres_url  # noqa: F401 - fixtures

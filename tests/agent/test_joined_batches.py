@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from agent.joined_batches import joined_batches
+from agent.ledger.joined_batches import joined_batches
 from kvpulse.reader import StreamReader
 from kvpulse.recorder import Recorder
 from tests.agent.factories_ledger import new_ledger

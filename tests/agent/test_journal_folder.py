@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from agent.sources.journal import JournalFolder
-from agent.stream_id import StreamId
+from agent.store.stream_id import StreamId
 
 
 def add_stream(journal: Path, engine: str, run: str) -> Path:

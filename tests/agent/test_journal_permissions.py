@@ -11,7 +11,7 @@ import pytest
 from agent.agent_loop import FAULT_PAUSE_SECONDS, AgentLoop
 from agent.config import AgentConfig
 from agent.live_view import LiveView
-from agent.store import Store
+from agent.store.store import Store
 from agent.stream_follower import Clocks
 from kvpulse.recorder import Recorder
 from kvpulse.segment_view import segment_path

@@ -13,8 +13,8 @@ import pytest
 from sqlalchemy import text
 
 from agent.errors import LeaseLost, StreamHeld
-from agent.holder import Beat, LeaseWatch, is_gone, this_agent
-from agent.store import Store
+from agent.store.holder import Beat, LeaseWatch, is_gone, this_agent
+from agent.store.store import Store
 from kvpulse.command import main as kvpulse
 from kvpulse.recorder import Recorder
 from tests.agent.factories_agent import Agent, Time, stored

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from agent.ledger import Ledger
-from agent.rollup_metrics import COUNTERS, LATENCY_INDEX
+from agent.ledger.ledger import Ledger
+from agent.rollups.scalars import COUNTERS, LATENCY_INDEX
 from tests.agent.factories_ledger import Stored, follow, new_ledger, plain, same_rows
 from tests.agent.factories_stream import batches, record
 

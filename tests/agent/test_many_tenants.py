@@ -1,6 +1,6 @@
 """More tenants than are told apart: nobody's blocks are booked to another by name."""
 
-from agent.labelled_rollup import OTHER_TENANTS
+from agent.rollups.labelled import OTHER_TENANTS
 from tests.agent.factories_ledger import follow
 from tests.agent.factories_stream import SECOND, ToyEngine
 

@@ -12,9 +12,9 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import Engine, inspect, text
 
 from agent.errors import StoreTooNew, StoreTooOld, StoreUnwritable
-from agent.schema import metadata
-from agent.store_connection import StoreAddress, open_for_writing, parse_address
-from agent.store_revision import HEAD, REVISIONS, check_revision, migrate, stored_revision, upgrade
+from agent.store.connection import StoreAddress, open_for_writing, parse_address
+from agent.store.revision import HEAD, REVISIONS, check_revision, migrate, stored_revision, upgrade
+from agent.store.schema import metadata
 from tests.postgres import postgres_server, postgres_url  # noqa: F401 - fixtures
 
 

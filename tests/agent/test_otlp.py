@@ -16,10 +16,10 @@ import pytest
 
 from agent.config import load_config
 from agent.errors import ConfigError
-from agent.histogram import Histogram
 from agent.live_view import LiveView
 from agent.log_limit import OncePerHour
-from agent.rollup_metrics import LATENCIES
+from agent.rollups.histogram import Histogram
+from agent.rollups.scalars import LATENCIES
 from tests.agent.factories_live import NOW_NS, SECOND, live_engine, live_state, view_of
 from tests.agent.factories_store import empty_store
 from tests.agent.simulated_writer import record
@@ -27,7 +27,7 @@ from tests.agent.test_agent_command import AgentProcess
 from tests.waiting import wait_until
 
 pytest.importorskip("opentelemetry.exporter.otlp.proto.http")
-otlp = importlib.import_module("agent.otlp")
+otlp = importlib.import_module("agent.metrics.otlp")
 MS = 1_000_000
 WAITS_NS = [2 * MS, 30 * MS, 3_000 * MS, 700_000 * MS]
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from agent.ledger_state import decode_state, encode_state
-from agent.read_models import MarkKind
-from agent.rollup_metrics import ADDED_COLUMNS, COLUMN_INDEX, COLUMNS, COUNTERS
-from agent.state_frame import decode_frame, encode_frame
+from agent.ledger.state import decode_state, encode_state
+from agent.ledger.state_frame import decode_frame, encode_frame
+from agent.reads.models import MarkKind
+from agent.rollups.scalars import ADDED_COLUMNS, COLUMN_INDEX, COLUMNS, COUNTERS
 from kvpulse.events import RejectReason, WaitCause
 from tests.agent.factories_case import Case
 from tests.agent.factories_ledger import follow

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from sqlalchemy import create_engine, text
 
-from agent.chunk import decode_chunk
+from agent.chunks.chunk import decode_chunk
 from agent.errors import StoreUnwritable
-from agent.reads import open_reads
-from agent.store import Store
+from agent.reads.reads import open_reads
+from agent.store.store import Store
 from kvpulse.recorder import Recorder
 from tests.agent.factories_agent import Agent, stored
 from tests.agent.factories_store import SHAPE, STREAM, chunk, delta, kinds, progress

@@ -7,9 +7,9 @@ import psycopg
 import pytest
 from psycopg import errors
 
-from agent.reads import open_reads
-from agent.schema import metadata
-from agent.store import Store
+from agent.reads.reads import open_reads
+from agent.store.schema import metadata
+from agent.store.store import Store
 from kvpulse.command import main as kvpulse
 from tests.agent.simulated_writer import record
 from tests.postgres import postgres_server, postgres_url  # noqa: F401 - fixtures

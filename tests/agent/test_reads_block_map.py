@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from agent.ledger_delta import GapRow
-from agent.reads import Reads, open_reads
-from agent.store import Store
-from agent.stream_id import StreamId
+from agent.ledger.delta import GapRow
+from agent.reads.reads import Reads, open_reads
+from agent.store.store import Store
+from agent.store.stream_id import StreamId
 from kvpulse.command import main as kvpulse
 from kvpulse.events import Kind
 from kvpulse.reader import StreamReader, list_streams

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from agent.errors import StoreUnreadable
-from agent.ledger_delta import AuditResult, GapRow, LawFailure, Leak
-from agent.read_models import KindTotal, MarkKind, Position, RequestState, RunState
-from agent.reads import Reads, open_reads
-from agent.store import Store
-from agent.stream_id import StreamId
+from agent.ledger.delta import AuditResult, GapRow, LawFailure, Leak
+from agent.reads.models import KindTotal, MarkKind, Position, RequestState, RunState
+from agent.reads.reads import Reads, open_reads
+from agent.store.store import Store
+from agent.store.stream_id import StreamId
 from tests.agent.factories_store import (
     NS,
     OFFSET,

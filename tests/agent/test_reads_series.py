@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from agent.errors import UnknownMetricError
-from agent.ledger_delta import LabelledRow
-from agent.reads import Reads, open_reads
-from agent.store import Store
+from agent.ledger.delta import LabelledRow
+from agent.reads.reads import Reads, open_reads
+from agent.store.store import Store
 from tests.agent.factories_store import (
     NS,
     OFFSET,

@@ -5,8 +5,8 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.read_tiers import NS, Window, cover
-from agent.rollup_metrics import TIERS
+from agent.reads.tiers import NS, Window, cover
+from agent.rollups.scalars import TIERS
 
 HOUR = 3600 * NS
 DAY = 24 * HOUR

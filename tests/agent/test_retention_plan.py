@@ -1,7 +1,7 @@
 """What goes first when a store outgrows its budget."""
 
 from agent.byte_size import bytes_text, parse_bytes
-from agent.retention import SHARES, Held, Pin, finer_than, plan
+from agent.store.retention import SHARES, Held, Pin, finer_than, plan
 
 MB = 1_000_000
 

@@ -2,12 +2,12 @@
 
 import numpy as np
 
-from agent.histogram import Histogram
-from agent.intervals import Grid, interval_start
-from agent.labelled_rollup import LabelledRollups
-from agent.latency_rollup import LatencyRollups, Samples
-from agent.rollup import Rollups, blank_rows
-from agent.rollup_metrics import COLUMN_INDEX, LATENCY_INDEX
+from agent.ledger.intervals import Grid, interval_start
+from agent.rollups.histogram import Histogram
+from agent.rollups.labelled import LabelledRollups
+from agent.rollups.latency import LatencyRollups, Samples
+from agent.rollups.rollup import Rollups, blank_rows
+from agent.rollups.scalars import COLUMN_INDEX, LATENCY_INDEX
 
 SECOND = 1_000_000_000
 ALLOCATED, ACTIVE = COLUMN_INDEX["allocated"], COLUMN_INDEX["active_blocks"]

@@ -9,9 +9,9 @@ import pytest
 from agent.agent_loop import AgentLoop
 from agent.config import AgentConfig
 from agent.live_view import LiveView
-from agent.store import Store
-from agent.store_connection import parse_address
-from agent.store_prune import Pruner
+from agent.store.connection import parse_address
+from agent.store.prune import Pruner
+from agent.store.store import Store
 from kvpulse.command import main as kvpulse
 from tests.agent.factories_store import empty_store
 from tests.agent.simulated_writer import record
@@ -23,7 +23,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     record(folder / "journal", num_requests=150)
     where = empty_store(folder)
     with pytest.MonkeyPatch.context() as patch, Store.open(where) as store:
-        patch.setattr("agent.ledger.SNAPSHOT_NS", 4_000_000_000)
+        patch.setattr("agent.ledger.ledger.SNAPSHOT_NS", 4_000_000_000)
         config = AgentConfig(journal=folder / "journal", store=where, commit_events=2048)
         loop = AgentLoop(config, store, LiveView(0))
         while loop.turn(scan=True):

@@ -8,10 +8,10 @@ import pytest
 from sqlalchemy import text
 
 from agent.errors import StoreConflict, StoreUnwritable
-from agent.ledger_delta import AuditResult, GapRow, LawFailure, Leak, Snapshot
-from agent.read_models import RunState
-from agent.store import RunWriter, Store
-from agent.stream_id import StreamId
+from agent.ledger.delta import AuditResult, GapRow, LawFailure, Leak, Snapshot
+from agent.reads.models import RunState
+from agent.store.store import RunWriter, Store
+from agent.store.stream_id import StreamId
 from tests.agent.factories_store import (
     NS,
     OFFSET,
@@ -204,7 +204,7 @@ def test_streams_of_one_store_do_not_touch_each_other(store: Store) -> None:
 def test_a_locked_store_is_said_and_the_same_delta_can_be_stored_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("agent.store_connection.BUSY_TIMEOUT_SECONDS", 0.05)
+    monkeypatch.setattr("agent.store.connection.BUSY_TIMEOUT_SECONDS", 0.05)
     with Store.open(empty_store(tmp_path)) as store:
         writer: RunWriter = store.writer(STREAM)
         blocker = sqlite3.connect(tmp_path / "kvpulse.db", isolation_level=None)

@@ -14,11 +14,11 @@ import pytest
 from agent.agent_loop import AgentLoop
 from agent.config import AgentConfig
 from agent.live_view import LiveView
-from agent.reads import open_reads
-from agent.store import Store
-from agent.store_connection import open_for_writing, parse_address
-from agent.store_keeper import WAIT_SECONDS, StoreKeeper
-from agent.store_space import checkpoint, wal_bytes
+from agent.reads.reads import open_reads
+from agent.store.connection import open_for_writing, parse_address
+from agent.store.keeper import WAIT_SECONDS, StoreKeeper
+from agent.store.space import checkpoint, wal_bytes
+from agent.store.store import Store
 from tests.agent.factories_store import (
     SHAPE,
     STREAM,

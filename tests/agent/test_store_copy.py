@@ -6,11 +6,11 @@ import pytest
 from sqlalchemy import text
 
 from agent.errors import StoreConflict, StoreUnwritable
-from agent.schema import metadata
-from agent.store import Store
-from agent.store_copy import FEWEST_ROWS, CopiedRows, InsertedRows
-from agent.store_rows import Row, request_rows, rollup_rows
-from agent.store_statements import make_statements
+from agent.store.copy import FEWEST_ROWS, CopiedRows, InsertedRows
+from agent.store.rows import Row, request_rows, rollup_rows
+from agent.store.schema import metadata
+from agent.store.statements import make_statements
+from agent.store.store import Store
 from tests.agent.factories_store import (
     NS,
     OFFSET,

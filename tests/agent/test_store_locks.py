@@ -6,7 +6,7 @@ from pathlib import Path
 
 from sqlalchemy import text
 
-from agent.store import Store
+from agent.store.store import Store
 
 COUNT = "SELECT count(*) FROM runs"
 

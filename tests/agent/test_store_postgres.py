@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
-from agent.read_models import EngineRow
-from agent.reads import Reads, open_reads
-from agent.rollup_metrics import COLUMNS, LABELLED, LATENCIES
-from agent.schema import metadata
-from agent.store import Store
+from agent.reads.models import EngineRow
+from agent.reads.reads import Reads, open_reads
+from agent.rollups.scalars import COLUMNS, LABELLED, LATENCIES
+from agent.store.schema import metadata
+from agent.store.store import Store
 from kvpulse.command import main as kvpulse
 from tests.agent.factories_store import empty_store
 from tests.agent.simulated_writer import record

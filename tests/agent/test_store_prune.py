@@ -10,11 +10,11 @@ from sqlalchemy import create_engine, text
 from agent.agent_loop import AgentLoop
 from agent.config import AgentConfig
 from agent.live_view import LiveView
-from agent.reads import Reads, open_reads
-from agent.store import Store
-from agent.store_connection import parse_address
-from agent.store_keeper import StoreKeeper
-from agent.store_prune import Pruned, Pruner
+from agent.reads.reads import Reads, open_reads
+from agent.store.connection import parse_address
+from agent.store.keeper import StoreKeeper
+from agent.store.prune import Pruned, Pruner
+from agent.store.store import Store
 from kvpulse.command import main as kvpulse
 from tests.agent.factories_store import empty_store
 from tests.agent.simulated_writer import record
@@ -27,7 +27,9 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("recorded")
     record(folder / "journal", num_requests=300)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("agent.ledger.SNAPSHOT_NS", 4_000_000_000)  # as if it were many minutes
+        patch.setattr(
+            "agent.ledger.ledger.SNAPSHOT_NS", 4_000_000_000
+        )  # as if it were many minutes
         fill(empty_store(folder), folder / "journal")
     return folder / "kvpulse.db"
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import zstandard
 
-from agent.chunk import decode_chunk
-from agent.state_frame import decode_frame
+from agent.chunks.chunk import decode_chunk
+from agent.ledger.state_frame import decode_frame
 from kvpulse.command import main as kvpulse
 from kvpulse.events import FinishReason, FreeOutcome
 from kvpulse.identity import KeyedHashes

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from agent.commands.summary import main
-from agent.ledger_delta import AuditResult, LawFailure, Leak
-from agent.store import Store
+from agent.ledger.delta import AuditResult, LawFailure, Leak
+from agent.store.store import Store
 from kvpulse.command import main as kvpulse
 from tests.agent.factories_store import (
     NS,

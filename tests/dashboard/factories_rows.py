@@ -3,7 +3,7 @@
 import numpy as np
 
 from agent.block_map import BlockMap
-from agent.read_models import EngineRow, RequestRow, RequestState, RunState
+from agent.reads.models import EngineRow, RequestRow, RequestState, RunState
 
 SECOND = 1_000_000_000
 FINGERPRINT = {

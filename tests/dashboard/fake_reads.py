@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from agent.head_of_line import HeadOfLine
-from agent.read_models import (
+from agent.reads.models import (
     EngineRow,
     GapRow,
     KindTotal,

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from agent.sources.journal import JournalFolder
-from agent.store import Store
+from agent.store.store import Store
 from agent.stream_follower import Clocks, StreamFollower
 from kvpulse.events import BlockState, FinishReason, FreeOutcome, RejectReason, WaitCause, WaitFlag
 from kvpulse.events import block_weight as weight

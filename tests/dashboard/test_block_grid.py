@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.read_models import Leak
+from agent.reads.models import Leak
 from dashboard.frames.block_detail import block_words, choices, detail_of, leak_words, moment_words
 from dashboard.frames.block_grid import LIT, ColourBy, grid_of
 from kvpulse.events import BlockState

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from agent.block_map import BlockMap
-from agent.reads import open_reads
+from agent.reads.reads import open_reads
 from kvpulse.events import BlockState
 from tests.dashboard.conftest import served, unused_port
 from tests.dashboard.store_factory import ScriptedEngine, store_journal

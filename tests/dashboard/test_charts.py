@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from agent.read_models import GapRow, Mark, MarkKind
+from agent.reads.models import GapRow, Mark, MarkKind
 from dashboard.charts.event_rates import event_rate_chart
 from dashboard.charts.latencies import latency_chart
 from dashboard.charts.pool import pool_chart

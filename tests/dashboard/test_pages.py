@@ -7,7 +7,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from agent.errors import StoreUnreadable
-from agent.read_models import RunState
+from agent.reads.models import RunState
 from dashboard.pages import PAGES
 from tests.dashboard.fake_reads import FakeReads
 

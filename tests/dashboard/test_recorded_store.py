@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import numpy as np
 import pytest
 
-from agent.reads import open_reads
+from agent.reads.reads import open_reads
 from dashboard.config import DashboardConfig
 from dashboard.data import Data
 from kvpulse.events import BlockState

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from agent.read_models import KindTotal, RequestState, RunState
+from agent.reads.models import KindTotal, RequestState, RunState
 from dashboard.frames.requests import chosen, fact_lines, oldest_wait_seconds, table_of
 from dashboard.frames.status import Tone
 from dashboard.frames.telemetry import gaps_table, headline, health_tiles, kinds_table

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from agent.read_models import LabelledSeries, LatencySeries, Series
+from agent.reads.models import LabelledSeries, LatencySeries, Series
 from dashboard.frames.series import (
     Curves,
     amounts,

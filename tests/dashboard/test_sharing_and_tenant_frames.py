@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from agent.read_models import LabelledSeries, Series
+from agent.reads.models import LabelledSeries, Series
 from dashboard.frames.requests import grouped, table_of
 from dashboard.frames.sharing import SHARING_METRICS, headline, sharing_of, sharing_tiles
 from dashboard.frames.tenants import OTHERS, ceiling, largest, tenants_table

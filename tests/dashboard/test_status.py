@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from agent.head_of_line import HeadOfLine
-from agent.read_models import RunState
+from agent.reads.models import RunState
 from dashboard.frames.status import Facts, Tone, status_of
 from tests.dashboard.factories_rows import engine_row
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from agent.read_models import LatencySummary, RequestState, Series
+from agent.reads.models import LatencySummary, RequestState, Series
 from dashboard.config import DashboardConfig
 from dashboard.frames.series import Window
 from dashboard.frames.strip import STRIP_METRICS, StripFacts, strip_of

@@ -1,6 +1,6 @@
 """A request's timeline: phases from its events, or honestly from totals where those are gone."""
 
-from agent.read_models import RequestEvent, RequestState
+from agent.reads.models import RequestEvent, RequestState
 from dashboard.charts.timeline import point_labels
 from dashboard.frames.timeline import Point, timeline_of
 from tests.dashboard.factories_rows import request_row

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from agent.reads import Reads
-from agent.rollup_metrics import COUNTERS, GAUGES
+from agent.reads.reads import Reads
+from agent.rollups.scalars import COUNTERS, GAUGES
 from grafana.generate import BOARDS, encode
 
 ALL_TIME = (0, 2**62)

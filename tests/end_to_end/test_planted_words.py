@@ -12,9 +12,9 @@ from starlette.testclient import TestClient
 
 from agent.agent_loop import AgentLoop
 from agent.config import AgentConfig
-from agent.http import create_app
+from agent.http.app import create_app
 from agent.live_view import LiveView
-from agent.store import Store
+from agent.store.store import Store
 from engine.simulation.simulated_text import SimulatedText
 from kvpulse.command import main as kvpulse
 from kvpulse.identity import KeyedHashes

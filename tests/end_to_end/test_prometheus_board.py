@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from agent.metrics import TABLE
-from agent.reads import Reads, open_reads
+from agent.metrics.table import TABLE
+from agent.reads.reads import Reads, open_reads
 from engine.clock import VirtualClock
 from engine.config import EngineConfig
 from engine.open_engine import JournalSettings, open_engine

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from agent.ledger import Ledger
+from agent.ledger.ledger import Ledger
 from engine.config import EngineConfig
 from engine.faults.registry import read_fault
 from engine.simulation.cost_model import CostModel

@@ -3,8 +3,8 @@
 from collections import Counter, defaultdict
 from dataclasses import replace
 
-from agent.ledger import Ledger
-from agent.ledger_delta import RunShape
+from agent.ledger.delta import RunShape
+from agent.ledger.ledger import Ledger
 from engine.clock import VirtualClock
 from engine.policy.scheduling_policy import SchedulingPolicy
 from engine.policy.victims import Why

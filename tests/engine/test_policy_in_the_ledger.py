@@ -4,8 +4,8 @@ import random
 
 import pytest
 
-from agent.ledger import Ledger
-from agent.ledger_delta import RunShape
+from agent.ledger.delta import RunShape
+from agent.ledger.ledger import Ledger
 from engine.clock import VirtualClock
 from engine.config import EngineConfig
 from engine.open_engine import JournalSettings, open_engine

@@ -4,8 +4,8 @@ import dataclasses
 
 import pytest
 
-from agent.ledger import Ledger
-from agent.ledger_delta import RunShape
+from agent.ledger.delta import RunShape
+from agent.ledger.ledger import Ledger
 from engine.block_table import NULL_BLOCK
 from engine.clock import SystemClock, VirtualClock
 from engine.config import EngineConfig

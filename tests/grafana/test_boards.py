@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from agent.metrics import TABLE
+from agent.metrics.table import TABLE
 from dashboard import theme
 from grafana import colours
 from grafana.generate import BOARDS, BOARDS_FOLDER, encode, main, stale_boards, write_boards

@@ -2,7 +2,7 @@
 
 import pytest
 
-from agent import metrics
+from agent.metrics import table as metrics
 from grafana import queries
 
 

@@ -1,0 +1,1 @@
+"""Chunks: the records themselves, compressed, as the store keeps them."""

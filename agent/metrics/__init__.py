@@ -1,0 +1,1 @@
+"""The Prometheus metrics: one table, and the samples that fill it."""

@@ -1,0 +1,1 @@
+"""The reading side of the store: every question that a page, a command or an API may ask."""

@@ -1,0 +1,236 @@
+"""The only reading side of the store: what the dashboard, the exporter and the commands ask.
+
+A `Reads` never writes: SQLite is opened with `mode=ro`, Postgres in read-only transactions. It may
+be kept and used from several threads; every call takes a connection of its own from the pool.
+A store that fails later (deleted, locked, damaged, the server gone) raises `StoreUnreadable`.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from json import JSONDecodeError
+
+from sqlalchemy import Connection, Engine
+from sqlalchemy.exc import SQLAlchemyError
+
+from agent.block_map import BlockMap
+from agent.errors import StoreUnreadable
+from agent.head_of_line import HeadOfLine
+from agent.pool_usage import LeakReport, PoolUsage
+from agent.reads import block_map as reads_block_map
+from agent.reads import events as reads_events
+from agent.reads import health as reads_health
+from agent.reads import requests as reads_requests
+from agent.reads import runs as reads_runs
+from agent.reads import series as reads_series
+from agent.reads import usage as reads_usage
+from agent.reads.models import (
+    EngineRow,
+    GapRow,
+    KindTotal,
+    LabelledSeries,
+    LatencySeries,
+    LatencySummary,
+    Leak,
+    Mark,
+    RequestEvent,
+    RequestOrder,
+    RequestRow,
+    RequestState,
+    RunRow,
+    Series,
+    TelemetryHealth,
+    TenantRow,
+)
+from agent.reads.tiers import Window
+from agent.store.connection import first_line, open_for_reading, parse_address
+from agent.store.revision import check_revision
+
+
+class Reads:
+    """Answers questions about one store; see `open_reads`."""
+
+    def __init__(self, engine: Engine, label: str) -> None:
+        self._engine = engine
+        self._label = label
+
+    @contextmanager
+    def _connection(self) -> Iterator[Connection]:
+        """Lend a connection; what the database complains of becomes a `StoreUnreadable`."""
+        try:
+            with self._engine.connect() as connection:
+                yield connection
+        except SQLAlchemyError as error:
+            raise StoreUnreadable(self._label, first_line(error)) from error
+        except (JSONDecodeError, RecursionError) as error:
+            raise StoreUnreadable(self._label, f"a stored text is damaged: {error}") from error
+
+    def engines(self) -> list[EngineRow]:
+        """Return the newest run of every engine, sorted by engine name."""
+        with self._connection() as connection:
+            return reads_runs.read_engines(connection)
+
+    def runs(self, engine: str) -> list[RunRow]:
+        """Return all runs of one engine, the newest first."""
+        with self._connection() as connection:
+            return reads_runs.read_runs(connection, engine)
+
+    def series(
+        self,
+        run_key: int,
+        metrics: Sequence[str],
+        start_ns: int,
+        end_ns: int,
+        max_points: int = 2000,
+    ) -> Series:
+        """Return scalar rollup metrics in `[start_ns, end_ns)`.
+
+        The finest tier is chosen that gives at most `max_points` points. Names are those of
+        `agent.rollups.scalars`; an unknown one raises `UnknownMetricError`. Intervals without a row
+        are absent from `t_ns`; a NULL is NaN.
+        """
+        window = Window(start_ns, end_ns, max_points)
+        with self._connection() as connection:
+            return reads_series.read_series(connection, run_key, metrics, window)
+
+    def latencies(
+        self, run_key: int, metric: str, start_ns: int, end_ns: int, max_points: int = 2000
+    ) -> LatencySeries:
+        """Return a latency's count and quantiles per interval, in seconds."""
+        window = Window(start_ns, end_ns, max_points)
+        with self._connection() as connection:
+            return reads_series.read_latencies(connection, run_key, metric, window)
+
+    def latency_summary(
+        self, run_key: int, metric: str, start_ns: int, end_ns: int
+    ) -> LatencySummary | None:
+        """Return a latency's quantiles over the whole window; None if nothing was measured."""
+        window = Window(start_ns, end_ns)
+        with self._connection() as connection:
+            return reads_series.read_latency_summary(connection, run_key, metric, window)
+
+    def labelled(
+        self, run_key: int, family: str, start_ns: int, end_ns: int, max_points: int = 2000
+    ) -> LabelledSeries:
+        """Return one labelled family (`rejected`, `finished`, `wait_ns`, …) per label value."""
+        window = Window(start_ns, end_ns, max_points)
+        with self._connection() as connection:
+            return reads_series.read_labelled(connection, run_key, family, window)
+
+    def block_map(self, run_key: int, at_ns: int | None = None) -> BlockMap | None:
+        """Return every block's state, count and owners at a moment (None: the newest stored).
+
+        Inside the detail horizon the map is exact: a snapshot plus the chunks up to that moment.
+        Beyond it the nearest snapshot is returned with `exact=False` and its age. None if the run
+        has no snapshot at all.
+        """
+        with self._connection() as connection:
+            return reads_block_map.read_block_map(connection, run_key, at_ns)
+
+    def requests(
+        self,
+        run_key: int,
+        start_ns: int,
+        end_ns: int,
+        *,
+        limit: int = 500,
+        state: RequestState | None = None,
+        tenant: str | None = None,
+        order: RequestOrder | str = RequestOrder.STARTED,
+    ) -> list[RequestRow]:
+        """Return the sequences alive at any moment of `[start_ns, end_ns)`."""
+        window = Window(start_ns, end_ns, limit)
+        with self._connection() as connection:
+            return reads_requests.read_requests(
+                connection,
+                run_key,
+                window,
+                state=state,
+                tenant=tenant,
+                order=RequestOrder(order),
+            )
+
+    def request(self, run_key: int, owner: int) -> RequestRow | None:
+        """Return one sequence by its number."""
+        with self._connection() as connection:
+            return reads_requests.read_request(connection, run_key, owner)
+
+    def request_events(self, run_key: int, owner: int) -> list[RequestEvent]:
+        """Return a sequence's timeline, drawn from the stored chunks; empty beyond retention."""
+        with self._connection() as connection:
+            return reads_events.read_request_events(connection, run_key, owner)
+
+    def usage(self, run_key: int) -> PoolUsage | None:
+        """Return how full the pool was last, in blocks and in slots; None before it is known."""
+        with self._connection() as connection:
+            return reads_usage.read_usage(connection, run_key)
+
+    def leak_report(self, run_key: int) -> LeakReport:
+        """Return the blocks whose references were never released, by owner."""
+        with self._connection() as connection:
+            return reads_usage.read_leak_report(connection, run_key)
+
+    def head_of_line(self, run_key: int) -> HeadOfLine | None:
+        """Return who waits for blocks with others behind that could run; None: nobody does."""
+        with self._connection() as connection:
+            return reads_usage.read_head_of_line(connection, run_key)
+
+    def tenants(self, run_key: int, start_ns: int, end_ns: int) -> list[TenantRow]:
+        """Return what each tenant's sequences alive in the window came to."""
+        with self._connection() as connection:
+            return reads_usage.read_tenants(connection, run_key, Window(start_ns, end_ns))
+
+    def marks(self, run_key: int, start_ns: int, end_ns: int) -> list[Mark]:
+        """Return restarts, gaps, changed configurations, leaks and failed audits in a window."""
+        window = Window(start_ns, end_ns)
+        with self._connection() as connection:
+            return reads_health.read_marks(connection, run_key, window)
+
+    def gaps(self, run_key: int) -> list[GapRow]:
+        """Return the stretches known to be missing, oldest first."""
+        with self._connection() as connection:
+            return reads_health.read_gaps(connection, run_key)
+
+    def totals(self, run_key: int) -> dict[str, KindTotal]:
+        """Return events stored and lost per kind name, for every kind seen."""
+        with self._connection() as connection:
+            return reads_health.read_totals(connection, run_key)
+
+    def telemetry(self, run_key: int) -> TelemetryHealth:
+        """Return how much of the stream has arrived and how fresh it is."""
+        with self._connection() as connection:
+            return reads_health.read_telemetry(connection, run_key)
+
+    def hash_bytes(self, run_key: int) -> int:
+        """Return how many bytes of a run's stored chunks hold content hashes."""
+        with self._connection() as connection:
+            return reads_health.read_hash_bytes(connection, run_key)
+
+    def leaks(self, run_key: int) -> list[Leak]:
+        """Return blocks that outlived their owner, open ones first."""
+        with self._connection() as connection:
+            return reads_health.read_leaks(connection, run_key)
+
+    def close(self) -> None:
+        """Close every connection."""
+        self._engine.dispose()
+
+
+def open_reads(url: str) -> Reads:
+    """Open a store for reading.
+
+    Args:
+        url: The path of an SQLite file, or an SQLAlchemy URL (`sqlite:///…`, `postgresql://…`).
+
+    Raises:
+        StoreNotFound: Nothing is there, or it cannot be reached.
+        StoreTooNew: A newer kvpulse wrote it.
+        StoreTooOld: It lacks a revision; `kvpulse db upgrade` brings it up to date.
+    """
+    address = parse_address(url)
+    engine = open_for_reading(address)
+    try:
+        check_revision(engine, address)
+    except BaseException:
+        engine.dispose()
+        raise
+    return Reads(engine, address.label)

@@ -1,0 +1,1 @@
+"""The writing side of the store: schema, commits, leases, retention and checks."""

@@ -1,0 +1,337 @@
+"""Delete the oldest data of a store, in small transactions that let the agent's commits between.
+
+Detail goes by whole stretches, a snapshot with all chunks up to the next one: what is left can
+always be rebuilt without a hole. Never touched: the newest snapshot of a run that may go on and the
+chunks after it, from which an agent resumes.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Final
+
+from sqlalchemy import Connection, text
+from sqlalchemy.exc import DBAPIError
+
+from agent.errors import StoreUnwritable
+from agent.rollups.scalars import LABELLED_INDEX, LATENCIES
+from agent.store.connection import (
+    StoreAddress,
+    open_for_reading,
+    open_for_writing,
+    why_unwritable,
+)
+from agent.store.retention import (
+    PINNED_RATIO,
+    TIER_OF,
+    Held,
+    Pin,
+    finer_than,
+    plan,
+)
+from agent.store.space import INTERVAL_BYTES, PRUNE_LOCK, REQUEST_BYTES, Space, give_back, measure
+from agent.store.stretches import (
+    DetailStretch,
+    Mark,
+    chunks_within,
+    oldest_stretches,
+    read_pins,
+)
+
+MOST_ROUNDS: Final = 12
+BITE_MAPS: Final = 32
+BITE_ROWS: Final = 2_000
+NS: Final = 1_000_000_000
+SLICE_INTERVALS: Final = 3_600  # rollup intervals deleted in one transaction, per run
+KEPT_INTERVALS: Final = 120  # of each tier, whatever the budget
+
+
+@dataclass(slots=True)
+class Pruned:
+    """What pruning came to."""
+
+    budget_bytes: int
+    before_bytes: int = 0
+    after_bytes: int = 0
+    deleted: dict[Held, int] = field(default_factory=dict)  # rows (chunks, intervals, sequences)
+    pinned_bytes: int = 0
+    is_ours: bool = True  # False: another process prunes this store just now
+
+    @property
+    def is_within(self) -> bool:
+        """Whether the store fits into its budget now."""
+        return self.after_bytes <= self.budget_bytes
+
+
+class Pruner:
+    """Brings one store under its budget. For one thread, on connections of its own."""
+
+    def __init__(self, address: StoreAddress) -> None:
+        self._address = address
+        self._engine = open_for_writing(address)
+        self._reads = open_for_reading(address)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._engine.dispose()
+        self._reads.dispose()
+
+    def prune(self, budget_bytes: int) -> Pruned:
+        """Delete the oldest data until the store fits into the budget, and give the room back.
+
+        Raises:
+            StoreUnwritable: The database refused; what was deleted by then stays deleted.
+        """
+        done = Pruned(budget_bytes)
+        try:
+            with self._alone() as is_ours:
+                done.is_ours = is_ours
+                if is_ours:
+                    self._rounds(done)
+        except DBAPIError as error:
+            why = why_unwritable(self._address, error)
+            raise StoreUnwritable(self._address.label, why) from error
+        return done
+
+    @contextmanager
+    def _alone(self) -> Iterator[bool]:
+        if self._engine.dialect.name != "postgresql":
+            yield True
+            return
+        with self._engine.connect() as connection:
+            bind = {"lock": PRUNE_LOCK}
+            got = bool(
+                connection.execute(text("SELECT pg_try_advisory_lock(:lock)"), bind).scalar()
+            )
+            connection.commit()
+            try:
+                yield got
+            finally:
+                if got:
+                    connection.execute(text("SELECT pg_advisory_unlock(:lock)"), bind)
+
+    def _rounds(self, done: Pruned) -> None:
+        space = self._measure()
+        done.before_bytes = done.after_bytes = space.used_bytes
+        exhausted: set[Held] = set()  # they have nothing that may go
+        for _ in range(MOST_ROUNDS):
+            left = {kind: size for kind, size in space.weights.items() if kind not in exhausted}
+            wanted = plan(left, space.used_bytes, done.budget_bytes)
+            if not wanted:
+                break
+            for kind, num_bytes in wanted.items():
+                before = sum(done.deleted.values())
+                self._free(kind, num_bytes, done)
+                if sum(done.deleted.values()) == before:
+                    exhausted.add(kind)
+            space = self._measure()
+        done.after_bytes = space.used_bytes
+        give_back(self._engine)
+
+    def _measure(self) -> Space:
+        with self._reading() as connection:
+            return measure(connection)
+
+    def _free(self, kind: Held, num_bytes: int, done: Pruned) -> None:
+        if kind is Held.DETAIL:
+            self._free_detail(done, num_bytes=num_bytes)
+        elif kind is Held.MAPS:
+            self._free_maps(done, num_bytes=num_bytes)
+        else:
+            self._free_rows(kind, num_bytes, done)
+
+    def _free_detail(
+        self, done: Pruned, *, num_bytes: int | None = None, before_ns: int | None = None
+    ) -> None:
+        """Delete the oldest stretches: so many bytes, or all that end before a time."""
+        with self._reading() as connection:
+            pins = read_pins(connection)
+        freed, mark = 0, Mark()
+        done.pinned_bytes = 0
+        while num_bytes is None or freed < num_bytes:
+            with self._reading() as connection:
+                units = oldest_stretches(connection, mark)
+            for unit in units:
+                mark = Mark(unit.start_at_ns, unit.run_key, unit.snapshot_seq)
+                if before_ns is not None and unit.end_at_ns >= before_ns:
+                    return
+                if not self._stays_pinned(unit, pins, done):
+                    freed += self._delete_unit(unit, done)
+                if num_bytes is not None and freed >= num_bytes:
+                    return
+            if not units:
+                return
+
+    def _stays_pinned(self, unit: DetailStretch, pins: list[Pin], done: Pruned) -> bool:
+        """Keep a stretch around an incident while pins take no more than their part."""
+        if not any(pin.covers(unit.run_key, unit.start_at_ns, unit.end_at_ns) for pin in pins):
+            return False
+        with self._reading() as connection:
+            query = f"SELECT COALESCE(SUM(LENGTH(data)), 0) FROM chunks WHERE {chunks_within(unit)}"
+            size = int(connection.execute(text(query), unit._asdict()).scalar_one())
+        if done.pinned_bytes + size > int(done.budget_bytes * PINNED_RATIO):
+            return False
+        done.pinned_bytes += size
+        return True
+
+    def _delete_unit(self, unit: DetailStretch, done: Pruned) -> int:
+        bind, where = unit._asdict(), chunks_within(unit)
+        state = "NULL" if unit.has_ended else "state_data"
+        with self._engine.begin() as connection:
+            row = connection.execute(
+                text(
+                    "SELECT COUNT(*) AS n, COALESCE(SUM(num_events), 0) AS events,"
+                    f" COALESCE(SUM(LENGTH(data)), 0) AS bytes FROM chunks WHERE {where}"
+                ),
+                bind,
+            ).one()
+            connection.execute(text(f"DELETE FROM chunks WHERE {where}"), bind)
+            connection.execute(
+                text(
+                    f"UPDATE snapshots SET detail_gone=1, state_data={state}"
+                    " WHERE run_key=:run_key AND seq=:snapshot_seq"
+                ),
+                bind,
+            )
+            connection.execute(
+                text(
+                    "UPDATE runs SET events_pruned=events_pruned+:events,"
+                    " num_chunks=num_chunks-:n, chunk_bytes=chunk_bytes-:bytes"
+                    " WHERE run_key=:run_key"
+                ),
+                {
+                    "n": row.n,
+                    "events": int(row.events),
+                    "bytes": int(row.bytes),
+                    "run_key": unit.run_key,
+                },
+            )
+        done.deleted[Held.DETAIL] = done.deleted.get(Held.DETAIL, 0) + max(int(row.n), 1)
+        return int(row.bytes)
+
+    def _free_maps(
+        self, done: Pruned, *, num_bytes: int | None = None, before_ns: int | None = None
+    ) -> None:
+        """Delete the oldest snapshots whose chunks are gone."""
+        freed = 0
+        before = before_ns if before_ns is not None else 1 << 62
+        while num_bytes is None or freed < num_bytes:
+            with self._engine.begin() as connection:
+                rows = connection.execute(
+                    text(
+                        "SELECT run_key, seq, LENGTH(map_data) AS bytes FROM snapshots"
+                        " WHERE detail_gone=1 AND at_ns<:before AND state_data IS NULL"
+                        " ORDER BY at_ns, run_key, seq LIMIT :most"
+                    ),
+                    {"before": before, "most": BITE_MAPS},
+                ).all()
+                for row in rows:
+                    connection.execute(
+                        text("DELETE FROM snapshots WHERE run_key=:key AND seq=:seq"),
+                        {"key": row.run_key, "seq": row.seq},
+                    )
+            if not rows:
+                return
+            freed += sum(int(row.bytes) for row in rows)
+            done.deleted[Held.MAPS] = done.deleted.get(Held.MAPS, 0) + len(rows)
+
+    def _free_rows(self, kind: Held, num_bytes: int, done: Pruned) -> None:
+        """Delete the oldest stretches of a kind in steps of time, and what is finer with them."""
+        cost = REQUEST_BYTES if kind is Held.REQUESTS else INTERVAL_BYTES
+        wanted = max(1, num_bytes // cost)
+        step_ns = TIER_OF.get(kind, 1) * SLICE_INTERVALS * NS
+        freed, cut = 0, 0
+        with self._reading() as connection:
+            newest = connection.execute(text("SELECT MAX(last_event_at_ns) FROM runs")).scalar()
+        stop = (newest or 0) - KEPT_INTERVALS * TIER_OF.get(kind, 1) * NS
+        while freed < wanted:
+            with self._reading() as connection:
+                oldest = _oldest(connection, kind)
+            if oldest is None or cut >= stop or oldest >= stop:
+                break
+            cut = min(max(cut, oldest // step_ns * step_ns) + step_ns, stop)
+            freed += self._delete_before(kind, cut, done)
+        if not cut:
+            return
+        for finer in finer_than(kind):
+            if finer is Held.DETAIL:
+                self._free_detail(done, before_ns=cut)
+            elif finer is Held.MAPS:
+                self._free_maps(done, before_ns=cut)
+            else:
+                self._delete_before(finer, cut, done)
+
+    def _delete_before(self, kind: Held, cut: int, done: Pruned) -> int:
+        """Delete what ended before a time; return how many sequences or intervals that were."""
+        number = 0
+        with self._reading() as connection:
+            runs = connection.execute(text("SELECT run_key FROM runs")).scalars()
+            keys = [int(key) for key in runs]
+        for key in keys:
+            if kind is Held.REQUESTS:
+                number += self._delete_requests(key, cut)
+            else:
+                number += self._delete_intervals(key, TIER_OF[kind], cut)
+        if number:
+            done.deleted[kind] = done.deleted.get(kind, 0) + number
+        return number
+
+    def _delete_requests(self, key: int, cut: int) -> int:
+        number = 0
+        while True:
+            with self._engine.begin() as connection:
+                owners = connection.execute(
+                    text(
+                        "SELECT owner FROM requests WHERE run_key=:key AND (ended_at_ns<:cut OR"
+                        " (state='unknown' AND ended_at_ns IS NULL AND arrived_at_ns<:cut))"
+                        " LIMIT :most"
+                    ),
+                    {"key": key, "cut": cut, "most": BITE_ROWS},
+                ).scalars()
+                bind = [{"key": key, "owner": owner} for owner in owners]
+                if not bind:
+                    return number
+                statement = "DELETE FROM requests WHERE run_key=:key AND owner=:owner"
+                connection.execute(text(statement), bind)
+                connection.execute(
+                    text("UPDATE runs SET requests_pruned=requests_pruned+:n WHERE run_key=:key"),
+                    {"key": key, "n": len(bind)},
+                )
+            number += len(bind)
+
+    def _delete_intervals(self, key: int, tier: int, cut: int) -> int:
+        bind = {"key": key, "tier": tier, "cut": cut, "tier_ns": tier * NS}
+        where = "run_key=:key AND tier_seconds=:tier AND at_ns<:cut"
+        with self._engine.begin() as connection:
+            gone = connection.execute(
+                # A row that stands for later intervals too stays until those may go.
+                text(f"DELETE FROM rollups WHERE {where} AND at_ns + repeats * :tier_ns < :cut"),
+                bind,
+            ).rowcount
+            for table, column, names in (
+                ("latencies", "metric", LATENCIES),
+                ("labelled", "family", LABELLED_INDEX),
+            ):
+                for name in names:
+                    delete = f"DELETE FROM {table} WHERE {column}=:name AND {where}"
+                    connection.execute(text(delete), {**bind, "name": name})
+        return int(gone)
+
+    @contextmanager
+    def _reading(self) -> Iterator[Connection]:
+        """Lend a connection whose transaction takes no lock that a writer needs."""
+        with self._reads.connect() as connection:
+            yield connection
+
+
+def _oldest(connection: Connection, kind: Held) -> int | None:
+    """Return when the oldest data of a kind of rows is from."""
+    if kind is Held.REQUESTS:
+        found = connection.execute(text("SELECT MIN(ended_at_ns) FROM requests")).scalar()
+    else:
+        query = text(
+            "SELECT MIN(oldest) FROM (SELECT (SELECT MIN(at_ns) FROM rollups WHERE"
+            " rollups.run_key=runs.run_key AND tier_seconds=:tier) AS oldest FROM runs) AS each_run"
+        )
+        found = connection.execute(query, {"tier": TIER_OF[kind]}).scalar()
+    return None if found is None else int(found)

@@ -1,0 +1,341 @@
+"""The tables of the store, in SQLAlchemy Core: one schema for SQLite and Postgres.
+
+`migrations/` builds them; a test holds the two equal. Columns ending in `_at_ns` are wall-clock
+nanoseconds UTC. NULL means not measured. Every table but the fleet's is keyed by `run_key`, and a
+row that may change again (an open rollup interval, a live request) is replaced by its key.
+"""
+
+from typing import Final
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Double,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    PrimaryKeyConstraint,
+    Table,
+    Text,
+    UniqueConstraint,
+)
+
+from agent.rollups.scalars import COLUMNS
+
+metadata = MetaData(
+    naming_convention={
+        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+        "ck": "ck_%(table_name)s_%(constraint_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_N_name)s_%(referred_table_name)s",
+        "pk": "pk_%(table_name)s",
+    }
+)
+
+# SQLite makes only an INTEGER primary key count up by itself.
+ROW_KEY: Final = BigInteger().with_variant(Integer(), "sqlite")
+
+REQUEST_TIMES: Final = (
+    "arrived_at_ns",
+    "admitted_at_ns",
+    "first_token_at_ns",
+    "ended_at_ns",
+    "deadline_at_ns",
+)
+REQUEST_NUMBERS: Final = (
+    "prompt_tokens",
+    "max_tokens",
+    "asked_max_tokens",
+    "output_tokens",
+    "priority",
+    "tier",
+    "retry",
+    "request_hash",  # u64 in two's complement; NULL where the client gave no id
+    "logical_blocks",
+    "physical_blocks",
+    "shared_within",
+    "shared_across",
+    "peak_blocks",
+    "filled_slots",
+    "wait_pool_ns",
+    "wait_scheduler_ns",
+    "wait_quota_ns",
+    "wait_transfer_ns",
+    "wait_after_preempt_ns",
+    "preemptions",
+    "recomputed_tokens",
+    "prefix_hit_tokens",
+    "time_to_first_block_ns",
+    "frontend_ns",
+    "blocker",  # behind whom it waits now
+    "blocked_others_ns",
+    "needed_blocks",
+    "tokens_lost",
+    "tokens_found",
+    "blocks_kept",
+    "swaps",
+    "host_blocks",
+)
+
+
+def _big(name: str, *, null: bool = False, default: str | None = None) -> Column[int]:
+    return Column(name, BigInteger, nullable=null, server_default=default)
+
+
+def _text(name: str, *, null: bool = False) -> Column[str]:
+    return Column(name, Text, nullable=null)
+
+
+def _blob(name: str, *, null: bool = False) -> Column[bytes]:
+    return Column(name, LargeBinary, nullable=null)
+
+
+def _run() -> Column[int]:
+    return Column("run_key", BigInteger, ForeignKey("runs.run_key"), nullable=False)
+
+
+runs: Final = Table(
+    "runs",
+    metadata,
+    Column("run_key", ROW_KEY, primary_key=True, autoincrement=True),
+    _text("engine"),
+    _text("run_id"),
+    _text("state"),
+    _text("fingerprint"),
+    _big("wall_offset_ns"),  # engine time + this = wall time, one number for the whole run
+    _big("total_blocks"),
+    _big("host_blocks"),
+    _big("block_size"),
+    _big("started_at_ns"),
+    _big("ended_at_ns", null=True),
+    _big("last_event_at_ns", null=True),
+    _big("last_commit_at_ns", null=True),
+    _big("num_gaps", default="0"),
+    _big("num_chunks", default="0"),
+    _big("chunk_bytes", default="0"),
+    _big("events_stored", default="0"),
+    _big("events_lost", default="0"),
+    _big("audits_passed", default="0"),
+    _big("audits_failed", default="0"),
+    _big("events_pruned", default="0"),  # of those stored, events whose chunks retention took
+    _big("requests_pruned", default="0"),
+    UniqueConstraint("engine", "run_id"),
+)
+
+positions: Final = Table(
+    "positions",
+    metadata,
+    _run(),
+    _big("segment"),
+    _big("record"),
+    _big("seq"),
+    _blob("counts"),
+    _blob("lost"),
+    _big("behind_records", default="0"),
+    _big("unknown_records", default="0"),
+    _big("stamp", default="0"),  # drawn by each commit: it tells whether a cut one was stored
+    PrimaryKeyConstraint("run_key"),
+)
+
+leases: Final = Table(
+    "leases",
+    metadata,
+    _text("engine"),
+    _text("run_id"),
+    _text("holder"),
+    _text("process"),
+    _big("beat"),
+    PrimaryKeyConstraint("engine", "run_id"),
+)
+
+configs: Final = Table(
+    "configs",
+    metadata,
+    _run(),
+    _big("at_ns"),
+    _text("fingerprint"),
+    PrimaryKeyConstraint("run_key", "at_ns"),
+)
+
+strings: Final = Table(
+    "strings",
+    metadata,
+    _run(),
+    _big("string_id"),
+    _text("value"),
+    PrimaryKeyConstraint("run_key", "string_id"),
+)
+
+kind_totals: Final = Table(
+    "kind_totals",
+    metadata,
+    _run(),
+    _big("kind"),
+    _big("stored"),
+    _big("lost"),
+    PrimaryKeyConstraint("run_key", "kind"),
+)
+
+chunks: Final = Table(
+    "chunks",
+    metadata,
+    _run(),
+    _big("seq0"),
+    _big("num_records"),
+    _big("num_events"),
+    _big("hash_bytes"),
+    _big("start_at_ns"),
+    _big("end_at_ns"),
+    _big("crc"),
+    _blob("data"),
+    PrimaryKeyConstraint("run_key", "seq0"),
+    Index(None, "run_key", "start_at_ns"),
+)
+
+snapshots: Final = Table(
+    "snapshots",
+    metadata,
+    _run(),
+    _big("seq"),
+    _big("at_ns"),
+    _blob("map_data"),
+    _blob("state_data", null=True),  # kept for the newest one only
+    _big("detail_gone", default="0"),  # 1: the chunks up to the next snapshot were pruned
+    PrimaryKeyConstraint("run_key", "seq"),
+    Index(None, "run_key", "at_ns"),
+    Index(None, "detail_gone", "at_ns", "run_key", "seq"),
+)
+
+
+rollups: Final = Table(
+    "rollups",
+    metadata,
+    _run(),
+    _big("tier_seconds"),
+    _big("at_ns"),
+    *(_big(name, null=True) for name in COLUMNS),
+    _big("repeats", default="0"),  # so many later intervals, right behind, were just the same
+    PrimaryKeyConstraint("run_key", "tier_seconds", "at_ns"),
+    sqlite_with_rowid=False,
+)
+
+latencies: Final = Table(
+    "latencies",
+    metadata,
+    _run(),
+    _text("metric"),
+    _big("tier_seconds"),
+    _big("at_ns"),
+    _big("count"),
+    _big("sum_ns"),
+    _big("min_ns"),
+    _big("max_ns"),
+    _big("p50_ns"),
+    _big("p95_ns"),
+    _big("p99_ns"),
+    _blob("histogram"),
+    PrimaryKeyConstraint("run_key", "metric", "tier_seconds", "at_ns"),
+    sqlite_with_rowid=False,
+)
+
+labelled: Final = Table(
+    "labelled",
+    metadata,
+    _run(),
+    _text("family"),
+    _big("tier_seconds"),
+    _big("at_ns"),
+    _text("label"),
+    _big("value"),
+    PrimaryKeyConstraint("run_key", "family", "tier_seconds", "at_ns", "label"),
+    sqlite_with_rowid=False,
+)
+
+requests: Final = Table(
+    "requests",
+    metadata,
+    _run(),
+    _big("owner"),
+    _big("parent"),
+    _text("tenant", null=True),
+    _text("state"),
+    *(_big(name, null=True) for name in REQUEST_TIMES),
+    _text("end_reason", null=True),
+    _text("reject_reason", null=True),
+    *(_big(name, null=True) for name in REQUEST_NUMBERS),
+    Column("block_seconds", Double, nullable=True),
+    _text("wait_ns", null=True),  # JSON: cause to nanoseconds
+    _text("preempted_by"),  # JSON: owners
+    _text("alloc_failures"),  # JSON: cause to count
+    _big("spans_gap"),  # 1: a gap fell into its life
+    _text("wait_cause", null=True),  # why it waits now
+    PrimaryKeyConstraint("run_key", "owner"),
+    Index(None, "run_key", "arrived_at_ns"),
+    Index(None, "run_key", "ended_at_ns"),
+)
+
+gaps: Final = Table(
+    "gaps",
+    metadata,
+    _run(),
+    _big("seq0"),
+    _big("seq1"),
+    _big("start_at_ns"),
+    _big("end_at_ns"),
+    _text("why"),
+    _text("lost"),  # JSON: kind to events
+    PrimaryKeyConstraint("run_key", "seq0", "seq1"),
+)
+
+leaks: Final = Table(
+    "leaks",
+    metadata,
+    _run(),
+    _big("block"),
+    _big("owner"),
+    _big("since_at_ns"),
+    _big("ended_at_ns", null=True),
+    PrimaryKeyConstraint("run_key", "block", "owner", "since_at_ns"),
+)
+
+audit_failures: Final = Table(
+    "audit_failures",
+    metadata,
+    _run(),
+    _big("seq"),  # records accounted for at the commit that stored it
+    _big("item_idx"),
+    _text("law"),
+    _big("at_ns"),
+    _text("detail"),
+    PrimaryKeyConstraint("run_key", "seq", "item_idx"),
+)
+
+incidents: Final = Table(
+    "incidents",
+    metadata,
+    Column("incident_key", ROW_KEY, primary_key=True, autoincrement=True),
+    _text("engine"),
+    _run(),
+    _text("verdict"),
+    _big("opened_at_ns"),
+    _big("closed_at_ns", null=True),
+    _big("acknowledged_at_ns", null=True),
+    _text("evidence"),
+    Index(None, "engine", "opened_at_ns"),
+)
+
+baselines: Final = Table(
+    "baselines",
+    metadata,
+    Column("baseline_key", ROW_KEY, primary_key=True, autoincrement=True),
+    _text("name"),
+    _text("engine"),
+    _text("fingerprint"),
+    _big("start_at_ns"),
+    _big("end_at_ns"),
+    _big("saved_at_ns"),
+    _text("figures"),
+    UniqueConstraint("name"),
+)
