@@ -1,5 +1,6 @@
 """Sharing over time: what was found, references beside blocks, and what was copied or swapped."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,8 @@ from dashboard.charts.canvas import time_chart
 from dashboard.charts.rates import add_bars
 from dashboard.frames.marks import Marks
 from dashboard.frames.series import Curves, Window
-from dashboard.theme import ACTIVE, CACHED, CATEGORICAL, HOLDERS
+from dashboard.frames.tenants import OTHERS
+from dashboard.theme import ACTIVE, CACHED, CATEGORICAL, FREE, HOLDERS
 
 TOKENS = {
     "prefill_tokens": ("computed", "#94a3b8"),
@@ -72,10 +74,25 @@ def references_chart(curves: Curves, *, window: Window, marks: Marks, revision: 
     return figure
 
 
-def tenants_chart(curves: Curves, *, window: Window, marks: Marks, revision: str, unit: str) -> Any:
+def tenant_colours(*charts: Curves) -> dict[str, str]:
+    """Give each tenant one colour in all of `charts`; those folded together are grey."""
+    names = dict.fromkeys(name for curves in charts for name in curves.values if name != OTHERS)
+    colours = {name: HOLDERS[index % len(HOLDERS)] for index, name in enumerate(names)}
+    return {**colours, OTHERS: FREE}
+
+
+def tenants_chart(
+    curves: Curves,
+    *,
+    window: Window,
+    marks: Marks,
+    revision: str,
+    unit: str,
+    colours: Mapping[str, str],
+) -> Any:
     """Return one bar layer for each tenant, the largest at the bottom."""
     figure = time_chart(window=window, marks=marks, revision=revision, unit=unit)
-    for index, (name, curve) in enumerate(curves.values.items()):
-        add_bars(figure, curves, name, curve, HOLDERS[index % len(HOLDERS)], "%{y:,.1f}")
+    for name, curve in curves.values.items():
+        add_bars(figure, curves, name, curve, colours[name], "%{y:,.1f}")
     figure.update_layout(barmode="stack")
     return figure

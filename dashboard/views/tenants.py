@@ -6,7 +6,7 @@ import streamlit as st
 from streamlit.elements.lib.column_types import ColumnConfig
 
 from agent.reads.models import EngineRow
-from dashboard.charts.sharing import tenants_chart
+from dashboard.charts.sharing import tenant_colours, tenants_chart
 from dashboard.frames.marks import Marks
 from dashboard.frames.series import Window
 from dashboard.frames.tenants import headline, tenants_table
@@ -54,22 +54,27 @@ def draw_held(page: Page, engine: EngineRow, window: Window, marks: Marks) -> No
     """Draw blocks held and tokens by tenant."""
     left, right = st.columns(2, gap="medium")
     held = page.data.tenant_blocks(engine, window)
+    tokens = page.data.tenant_tokens(engine, window)
+    draw_chart = partial(
+        tenants_chart,
+        window=window,
+        marks=marks,
+        revision=page.revision,
+        colours=tenant_colours(held, tokens),
+    )
     with left:
         chart(
             "Active blocks by tenant",
-            tenants_chart(held, window=window, marks=marks, revision=page.revision, unit="blocks"),
+            draw_chart(held, unit="blocks"),
             key="tenant-blocks",
             empty="No tenant held a block in this window." if held.empty else None,
             note="Each block counts for the tenant that made it active. One tenant at the top of "
             "the pool while others wait for blocks: give it a ceiling.",
         )
-    tokens = page.data.tenant_tokens(engine, window)
     with right:
         chart(
             "Tokens of ended requests by tenant",
-            tenants_chart(
-                tokens, window=window, marks=marks, revision=page.revision, unit="tokens"
-            ),
+            draw_chart(tokens, unit="tokens"),
             key="tenant-tokens",
             empty="No request ended in this window." if tokens.empty else None,
             note="Prompt and output tokens, counted when a request ends. Many blocks and few "

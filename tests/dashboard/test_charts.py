@@ -10,6 +10,7 @@ from dashboard.charts.event_rates import event_rate_chart
 from dashboard.charts.latencies import latency_chart
 from dashboard.charts.pool import pool_chart
 from dashboard.charts.rates import rejections_chart, waits_chart
+from dashboard.charts.sharing import tenant_colours, tenants_chart
 from dashboard.frames.marks import Marks, marks_of
 from dashboard.frames.series import Curves, Window, gauges
 from tests.dashboard.fake_reads import FakeReads
@@ -129,3 +130,14 @@ def test_no_time_chart_asks_for_a_transition(name):
 
     # With one, even of no length, the library draws the new data on an axis of the year 2000 first.
     assert figure.layout.transition.duration is None
+
+
+def test_a_tenant_has_one_colour_whatever_its_place_in_a_chart():
+    held, tokens = curves(["reports", "chat", "others"]), curves(["chat", "search", "reports"])
+    colours = tenant_colours(held, tokens)
+    options = {"window": WINDOW, "marks": NO_MARKS, "revision": "r", "colours": colours}
+    figures = [tenants_chart(each, unit="blocks", **options) for each in (held, tokens)]
+    drawn = [{bar.name: bar.marker.color for bar in figure.data} for figure in figures]
+    assert drawn[0]["reports"] == drawn[1]["reports"]
+    assert drawn[0]["chat"] == drawn[1]["chat"]
+    assert len({colours[name] for name in ("reports", "chat", "search", "others")}) == 4
