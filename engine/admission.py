@@ -4,12 +4,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from engine.config import EngineConfig
-from engine.policy.never_fits import most_blocks
 from engine.policy.scheduling_policy import NUM_TIERS
 from engine.policy.tenant_quotas import TenantQuotas
 from engine.request import Request
 from engine.runner import RunnerDescription
 from engine.sampling_params import SamplingParams
+from engine.table_span import TableSpan
 from kvpulse.events import REJECT_RULES, RejectReason
 
 MOST_LENGTH_PENALTY: Final = 32  # beyond it, the power of a long answer's length has no float
@@ -77,13 +77,18 @@ class AdmissionRules:
     """The limits that requests are held against."""
 
     def __init__(
-        self, config: EngineConfig, runner: RunnerDescription, quotas: TenantQuotas
+        self,
+        config: EngineConfig,
+        runner: RunnerDescription,
+        quotas: TenantQuotas,
+        span: TableSpan,
     ) -> None:
         asked = config.max_context or runner.max_context
         self.max_context = min(asked, runner.max_context)
         self._config = config
         self._vocab_size = runner.vocab_size
         self._quotas = quotas
+        self._span = span
 
     def context_of(self, request: Request) -> int:
         """Return the most tokens that a sequence of the request may have."""
@@ -114,11 +119,10 @@ class AdmissionRules:
 
     def _refuse_for_ever(self, request: Request, tenant: int) -> Rejection | None:
         """Return why the request could not be served by an engine that does nothing else."""
-        needed = most_blocks(
+        needed = self._span.most_of_request(
             num_prompt_tokens=request.num_prompt_tokens,
             max_num_tokens=request.num_prompt_tokens + self.max_tokens(request),
             num_sequences=request.sampling.num_sequences,
-            block_size=self._config.block_size,
         )
         limit, ceiling = self._quotas.most_for(tenant), self._quotas.ceiling(tenant)
         if needed > limit:

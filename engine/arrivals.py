@@ -29,7 +29,7 @@ class Arrivals:
         index: PrefixIndex,
     ) -> None:
         self.draining = False
-        self.rules = AdmissionRules(config, runner, scheduler.quotas)
+        self.rules = AdmissionRules(config, runner, scheduler.quotas, scheduler.span)
         self._config = config
         self._eos = frozenset(runner.eos_token_ids)
         self._scheduler = scheduler

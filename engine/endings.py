@@ -7,7 +7,6 @@ request end together then; the reason for a rejection is kept until somebody tak
 from engine.admission import Rejection
 from engine.faults.protocol import FaultInjector, NoFaults
 from engine.policy.deadlines import Deadlines
-from engine.policy.never_fits import most_blocks
 from engine.policy.ranking import Ranking
 from engine.runner import NO_TOKEN
 from engine.scheduling_state import SchedulingState
@@ -104,7 +103,7 @@ class Endings:
 
     def end_never_fitting(self) -> None:
         """End who waits for more blocks than there can be, as after the pool has shrunk."""
-        size, lineup = self._state.config.block_size, self._state.lineup
+        lineup = self._state.lineup
         for seq in list(lineup.waiting):
             if seq.seq_id not in lineup.live:
                 continue  # it ended with another of its request
@@ -113,11 +112,10 @@ class Endings:
                 if self._least_level(seq) > limit:
                     self.end_request(seq.root_id, FinishReason.ERROR)
                 continue
-            needed = most_blocks(
+            needed = self._state.span.most_of_request(
                 num_prompt_tokens=seq.num_prompt_tokens,
                 max_num_tokens=seq.max_num_tokens,
                 num_sequences=seq.sampling.num_sequences,
-                block_size=size,
             )
             if needed > limit:
                 message = f"the request may need {needed} blocks; there are {limit} for it now"
@@ -127,7 +125,7 @@ class Endings:
         """Return the blocks that a preempted sequence takes at least when nobody else has any."""
         if seq.status is SequenceStatus.SWAPPED:  # what slid out of a window stays away
             return self._judge.look_up(seq)[0]
-        return level_of(seq, NO_HIT)
+        return level_of(seq, NO_HIT, self._state)
 
     def _too_late(self, seq: Sequence, now_ns: int, in_queue: bool) -> Rejection:
         waited = f"the request waited {(now_ns - seq.arrived_ns) / 1e9:.3f} s"

@@ -44,6 +44,7 @@ class Engine:
         config: What it was built with.
         description: What its runner is.
         max_context: Most tokens of a sequence.
+        span: What a sequence holds of the pool's blocks.
         num_steps: Steps that ran.
         idle: True when the last step had nothing to run, although somebody may wait.
     """
@@ -86,7 +87,9 @@ class Engine:
             recorder=recorder,
             faults=self._faults,
             host_pool=self._host_pool,
+            window=self.description.sliding_window,
         )
+        self.span = self._scheduler.span
         forking = Forking(self._scheduler, self._pool, recorder=recorder)
         self._outcomes = self._outcome_taker(forking)
         self._arrivals = Arrivals(
@@ -107,11 +110,8 @@ class Engine:
         self._report()
 
     def _outcome_taker(self, forking: Forking) -> OutcomeTaker:
-        size = self.description.sliding_window
-        window = SlidingWindow(size, self._pool) if size else None
-        return OutcomeTaker(
-            self._scheduler, self._cache, forking, window=window, recorder=self._recorder
-        )
+        window, recorder = SlidingWindow.of(self.span, self._pool), self._recorder
+        return OutcomeTaker(self._scheduler, self._cache, forking, window=window, recorder=recorder)
 
     def _sharing_meter(self, forking: Forking) -> SharingMeter:
         return SharingMeter(

@@ -6,9 +6,12 @@ or priority may first take the place of running ones (`VictimChooser.for_waiting
 come back in the same pass.
 
 A sequence is admitted when there is room for all its tokens: they are allocated at once, after what
-the index of contents, or the host, has kept of them.
+the index of contents, or the host, has kept of them. Under a sliding window it is as much as it
+ever holds at one time (`TableSpan`), and of what is kept only what the window reaches.
 """
 
+from engine.block_table import NULL_BLOCK
+from engine.forks.shared_beginning import join, leave_places, tokens_until_shared
 from engine.lineup import group_of
 from engine.policy.memory_pressure import MemoryPressure
 from engine.policy.ranking import Ranking
@@ -124,7 +127,10 @@ class Entry:
         for member in group_of(seq):
             if member is not seq and member.num_shared_blocks:
                 continue  # what it shares with the first one is computed first
-            n = budget.take(member, member.num_tokens - member.num_computed_tokens)
+            wanted = member.num_tokens - member.num_computed_tokens
+            if self._state.span.window is not None:
+                wanted = tokens_until_shared(member) or wanted
+            n = budget.take(member, wanted)
             if n:
                 plan.sequences.append(member)
                 plan.num_new_tokens.append(n)
@@ -138,6 +144,8 @@ class Entry:
                 self._swap_in(member, plan)
             elif member is leader:
                 self._start(member, hit.block_ids)
+            elif self._state.span.window is not None:
+                self._start_behind(member, leader)
             else:
                 shared = leader.block_table.block_ids[: member.num_shared_blocks]
                 self._start(member, shared)
@@ -155,10 +163,26 @@ class Entry:
 
     def _start(self, seq: Sequence, found: list[int]) -> None:
         """Admit or resume a sequence: first what is kept of it, then new blocks for the rest."""
-        state = self._state
-        config, pool, say = state.config, state.pool, state.say
-        num_hit = len(found)
-        hit_tokens = num_hit * config.block_size
+        first = self._state.span.first(len(found) * self._state.config.block_size)
+        self._run(seq, len(found))
+        table = seq.block_table
+        table.block_ids += [NULL_BLOCK] * first
+        table.num_null = first
+        if found[first:]:
+            self._state.pool.share(seq.seq_id, found[first:], table.block_ids, seq.tenant)
+        self._allocate(seq)
+
+    def _start_behind(self, seq: Sequence, leader: Sequence) -> None:
+        """Resume a beam, under a window, behind the first one, which computes what they share."""
+        self._run(seq, seq.num_shared_blocks)
+        leave_places(seq)
+        self._allocate(seq)
+        join(seq, leader, self._state.pool)
+
+    def _run(self, seq: Sequence, num_hit: int) -> None:
+        """State that a sequence runs, with so many leading blocks there already."""
+        state, say = self._state, self._state.say
+        hit_tokens = num_hit * state.config.block_size
         resumed = seq.status is SequenceStatus.PREEMPTED
         if resumed:
             say.resume(seq, hit_tokens)
@@ -169,15 +193,16 @@ class Entry:
         state.lineup.add_running(seq)
         if state.index.enabled:
             say.prefix_hit(seq, hit_tokens, resumed=resumed)
-        table = seq.block_table.block_ids
-        if num_hit:
-            pool.share(seq.seq_id, found, table, seq.tenant)
-        num_blocks = config.blocks_for(seq.num_tokens)
-        answer = pool.allocate(seq.seq_id, num_blocks - num_hit, seq.tenant)
-        assert not isinstance(answer, AllocationRefusal), "room was counted before"
-        table += answer
-        seq.num_slots = num_blocks * config.block_size
         state.index.begin(seq, num_hit)
+
+    def _allocate(self, seq: Sequence) -> None:
+        """Give a sequence that begins to run the blocks that its table lacks."""
+        state, table = self._state, seq.block_table
+        end = state.span.end(seq.num_computed_tokens, seq.num_tokens)
+        answer = state.pool.allocate(seq.seq_id, end - len(table), seq.tenant)
+        assert not isinstance(answer, AllocationRefusal), "room was counted before"
+        table.block_ids += answer
+        seq.num_slots = end * table.block_size
 
     def _swap_in(self, seq: Sequence, plan: StepPlan) -> None:
         """Resume a sequence whose KV is in the host; nothing is computed again."""

@@ -14,8 +14,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from engine.block_table import blocks_for
 from engine.errors import EngineError
+from engine.table_span import TableSpan
 
 ELEMENT_BYTES: Final[Mapping[str, int]] = {"fp32": 4, "fp16": 2, "bf16": 2, "int8": 1, "fp8": 1}
 SCALE_BYTES: Final[Mapping[str, int]] = {"int8": 4}  # one per vector
@@ -76,6 +76,8 @@ class MemoryRequest:
         bytes_per_token: Of the cache, for each format that it could be kept in.
         workspace_bytes_per_token: What attention needs beside each token of the pool.
         max_context: Tokens that one sequence alone must be able to have.
+        window: Positions that a token attends to in every layer; None for all.
+        chunk_tokens: Most tokens of one step: beside a window, what a sequence holds.
         num_blocks: Blocks that are asked for; None takes as many as fit.
         most_blocks: More would not be used, so that fewer than fit are taken; None for no bound.
     """
@@ -87,6 +89,8 @@ class MemoryRequest:
     max_context: int
     reserves: tuple[Reserve, ...] = ()
     workspace_bytes_per_token: int = 0
+    window: int | None = None
+    chunk_tokens: int = 1
     num_blocks: int | None = None
     most_blocks: int | None = None
     source: str = "memory"
@@ -104,7 +108,13 @@ class MemoryRequest:
     @property
     def num_blocks_needed(self) -> int:
         """Return the blocks asked for, or those of one whole context."""
-        return self.num_blocks or blocks_for(self.max_context, self.block_size)
+        return self.num_blocks or self.num_blocks_of_context
+
+    @property
+    def num_blocks_of_context(self) -> int:
+        """Return the blocks that a sequence of a whole context holds, at the most."""
+        span = TableSpan(self.block_size, self.window, self.chunk_tokens)
+        return span.end(0, self.max_context)
 
     def block_bytes(self, kv_format: str | None = None) -> int:
         """Return what a block takes, in another format if one is named."""
@@ -255,6 +265,8 @@ def _explain(request: MemoryRequest, num_blocks: int) -> tuple[str, ...]:
         lines.append(f"  + {workspace:,} bytes that attention needs beside it")
     lines.append(f"a block of {size} tokens: {bytes_in_words(request.block_bytes())}")
     tokens, contexts = num_blocks * size, num_blocks * size / request.max_context
+    if request.window is not None:
+        contexts = num_blocks / request.num_blocks_of_context
     asked = "as many as fit"
     if request.num_blocks:
         asked = "as asked"

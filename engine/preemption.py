@@ -142,7 +142,8 @@ def _remember_shared(group: list[Sequence]) -> None:
     first = group[0].block_table
     size, tables = first.block_size, [seq.block_table.block_ids for seq in group]
     most = min(seq.num_computed_tokens for seq in group) // size
-    common = min(group[0].num_prompt_tokens // size, most)  # the same, whatever slid away since
+    # The same, whatever slid away since; and what they once had in common, they still have.
+    common = max(min(group[0].num_prompt_tokens // size, most), group[0].num_shared_blocks)
     for index in range(common, most):
         held = first.block_ids[index]
         if held != NULL_BLOCK and all(table[index] == held for table in tables):

@@ -1,12 +1,14 @@
 """Plan what runs already: each decodes a token, or computes the next chunk of its prompt.
 
-Whoever needs a block and gets none lets another give way (`VictimChooser.for_growth`), at worst
-itself. Beams of one search decode all or none in a step; when they come back after a preemption,
-the first of them computes what they share before the others go on.
+Under a sliding window a prompt's table grows chunk by chunk. Whoever needs a block and gets none
+lets another give way (`VictimChooser.for_growth`), at worst itself. Beams of one search decode all
+or none in a step; when they come back after a preemption, the first of them computes what they
+share before the others go on.
 """
 
 from typing import Final
 
+from engine.forks.shared_beginning import join, shared_tokens, tokens_until_shared
 from engine.forks.table_growth import TableGrowth
 from engine.lineup import group_of
 from engine.policy.victims import VictimChooser
@@ -29,6 +31,7 @@ class RunningPlanner:
         self._tables = tables
         self._preemptor = preemptor
         self._simple = not state.quotas.enabled
+        self._windowed = state.span.window is not None
         self._chooser = VictimChooser(state.config.policy, state.pool, state.quotas, state.lineup)
 
     def plan(self, plan: StepPlan, budget: StepBudget) -> None:
@@ -40,10 +43,8 @@ class RunningPlanner:
             if some_left and seq.status is not _RUNNING:
                 continue  # it gave way to one before it
             if seq.prefilling:
-                wanted = seq.num_tokens - seq.num_computed_tokens
-                if wanted <= 0 or (seq.gang is not None and _waits_for_first(seq)):
-                    continue
-                n = budget.take(seq, wanted)
+                n = self._chunk(seq, plan, budget)
+                some_left = len(running) < num_running
                 if not n:
                     continue
             elif seq.gang is not None:
@@ -52,13 +53,27 @@ class RunningPlanner:
                 continue
             else:
                 if seq.num_computed_tokens == seq.num_slots or seq.shares_tail:
-                    there_was_room = self._reach(seq, plan)
+                    there_was_room = self._reach(seq, 1, plan)
                     some_left = len(running) < num_running
                     if not there_was_room:
                         continue
                 n = 1
             sequences.append(seq)
             num_new_tokens.append(n)
+
+    def _chunk(self, seq: Sequence, plan: StepPlan, budget: StepBudget) -> int:
+        """Return how many tokens of its prompt a sequence computes now; 0 for none."""
+        wanted = seq.num_tokens - seq.num_computed_tokens
+        if wanted <= 0 or (seq.gang is not None and _waits_for_first(seq)):
+            return 0
+        if seq.gang is not None and self._windowed:
+            wanted = tokens_until_shared(seq) or wanted
+            join(seq, seq.gang.members[0], self._state.pool)
+        n = budget.take(seq, wanted)
+        if seq.num_computed_tokens + n > seq.num_slots and not self._reach(seq, n, plan):
+            budget.give_back(seq, n)
+            return 0
+        return n
 
     def _plan_gang(self, seq: Sequence, plan: StepPlan) -> None:
         """Let all beams decode, once the first is met; none if there is no room for one of them."""
@@ -67,14 +82,14 @@ class RunningPlanner:
             return
         for member in members:
             full = member.num_computed_tokens == member.num_slots
-            if (full or member.shares_tail) and not self._reach(member, plan):
+            if (full or member.shares_tail) and not self._reach(member, 1, plan):
                 return
         plan.sequences += members
         plan.num_new_tokens += [1] * len(members)
 
-    def _reach(self, seq: Sequence, plan: StepPlan) -> bool:
-        """Make room for a running sequence's next token; False when it had to give up its own."""
-        if self._simple and seq.num_computed_tokens == seq.num_slots:
+    def _reach(self, seq: Sequence, num_new: int, plan: StepPlan) -> bool:
+        """Make room for a running sequence's next tokens; False when it had to give up its own."""
+        if self._simple and num_new == 1 and seq.num_computed_tokens == seq.num_slots:
             # `TableGrowth.reach` for the case of nearly every call, at a third of its cost.
             answer = self._state.pool.allocate(seq.seq_id, 1, seq.tenant)
             if not isinstance(answer, AllocationRefusal):
@@ -82,13 +97,14 @@ class RunningPlanner:
                 seq.num_slots += seq.block_table.block_size
                 return True
         while True:
-            cause = self._quota_short(seq)
+            needed = 0 if self._simple else self._tables.num_needed(seq, num_new)
+            cause = self._quota_short(seq, needed)
             pool = self._state.pool
             refusal: AllocationRefusal | None
             if cause is None:
-                refusal, cause = self._tables.reach(seq, 1, plan), WaitCause.POOL
+                refusal, cause = self._tables.reach(seq, num_new, plan), WaitCause.POOL
             else:
-                refusal = AllocationRefusal(1, pool.num_free, pool.num_cached)
+                refusal = AllocationRefusal(needed, pool.num_free, pool.num_cached)
             if refusal is None:
                 return True
             self._state.say.allocate_failed(seq, refusal, cause)
@@ -97,20 +113,14 @@ class RunningPlanner:
             if not choice.beneficiary:
                 return False
 
-    def _quota_short(self, seq: Sequence) -> WaitCause | None:
-        """Return why a tenant may not have one more block, None if it may or needs none."""
+    def _quota_short(self, seq: Sequence, needed: int) -> WaitCause | None:
+        """Return why a tenant may not have so many more blocks, None if it may or needs none."""
         quotas, pool = self._state.quotas, self._state.pool
-        if not quotas.enabled:
+        if not needed:
             return None
-        if seq.num_computed_tokens < seq.num_slots:
-            written = seq.block_table.block_ids[
-                seq.num_computed_tokens // seq.block_table.block_size
-            ]
-            if pool.counts[written] == 1:
-                return None
-        if quotas.headroom(seq.tenant) < 1:
+        if quotas.headroom(seq.tenant) < needed:
             return WaitCause.TENANT_QUOTA
-        if pool.num_available - quotas.kept_from(seq.tenant) < 1:
+        if pool.num_available - quotas.kept_from(seq.tenant) < needed:
             return WaitCause.POOL
         return None
 
@@ -119,5 +129,4 @@ def _waits_for_first(seq: Sequence) -> bool:
     """Return whether what a beam shares with the first one is not computed yet."""
     assert seq.gang is not None, "asked of beams"
     first = seq.gang.members[0]
-    size = seq.block_table.block_size
-    return seq is not first and first.num_computed_tokens < seq.num_shared_blocks * size
+    return seq is not first and first.num_computed_tokens < shared_tokens(seq)

@@ -5,7 +5,8 @@ priority, tier and fairness: `engine.policy.ranking`): each decodes one token or
 of its prompt, within the token budget; decodes always fit. A sequence that needs a block when none
 is left lets the last in order give way (`engine.policy.victims`), which waits in the queue again.
 Then waiting sequences are admitted in order (`engine.entry`), while there is a place, budget, and
-room for **all** their tokens above the watermark. Without others running there is no watermark.
+room for **all** their tokens, or all that a sliding window ever needs of them, above the watermark.
+Without others running there is no watermark.
 
 The parts: `lineup` (who waits, who runs), `running_plan`, `entry`, `preemption`, `endings`,
 `wait_causes`; what they decide by lies in `engine/policy/`.
@@ -38,6 +39,7 @@ from engine.sequence_numbers import SequenceNumbers
 from engine.statements import Statements
 from engine.step_budget import StepBudget
 from engine.swapping import Swapper
+from engine.table_span import TableSpan
 from engine.wait_causes import WaitJudge
 from kvpulse.events import FinishReason
 
@@ -53,6 +55,7 @@ class Scheduler:
         judge: Says why each waiting sequence waits.
         quotas: What each tenant may take.
         endings: How sequences leave.
+        span: Which part of a table holds blocks.
         swapper: Moves sequences to the host and back; None without host blocks.
         pressure: The limits of a step while memory is short.
     """
@@ -67,19 +70,29 @@ class Scheduler:
         recorder: "Recorder | None" = None,
         faults: FaultInjector | None = None,
         host_pool: BlockPool | None = None,
+        window: int | None = None,
     ) -> None:
         self.numbers = SequenceNumbers()
         self.tables = TableGrowth(pool, block_size=config.block_size, recorder=recorder)
         self.quotas = TenantQuotas(config.policy, pool)
+        self.span = TableSpan(config.block_size, window, config.token_budget)
         self.swapper: Swapper | None = None
         if host_pool is not None:
-            self.swapper = Swapper(pool, host_pool, recorder, index)
+            self.swapper = Swapper(pool, host_pool, self.span, recorder, index)
         self.pressure = MemoryPressure(config)
         self.ranking = Ranking(config.policy)
         self._say = Statements(recorder=recorder)
         self._lineup = Lineup()
         state = SchedulingState(
-            config, pool, index, self._lineup, self.quotas, self._say, clock, self.swapper
+            config,
+            pool,
+            index,
+            self._lineup,
+            self.quotas,
+            self._say,
+            clock,
+            self.span,
+            self.swapper,
         )
         self.judge = WaitJudge(state)
         self._deadlines = Deadlines(config.policy)

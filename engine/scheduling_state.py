@@ -10,6 +10,7 @@ from engine.lineup import Lineup
 from engine.policy.tenant_quotas import TenantQuotas
 from engine.prefix_index.protocol import PrefixIndex
 from engine.statements import Statements
+from engine.table_span import TableSpan
 
 if TYPE_CHECKING:
     from engine.swapping import Swapper
@@ -21,6 +22,7 @@ class SchedulingState:
 
     Attributes:
         index: Finds kept content.
+        span: Which part of a table holds blocks.
         swapper: None without host blocks.
     """
 
@@ -31,4 +33,5 @@ class SchedulingState:
     quotas: TenantQuotas
     say: Statements
     clock: Clock
+    span: TableSpan
     swapper: "Swapper | None" = None

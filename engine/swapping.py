@@ -13,6 +13,7 @@ from engine.pool_results import AllocationRefusal, FreeResult
 from engine.prefix_index.protocol import PrefixIndex
 from engine.runner import BlockMove, MoveKind, StepPlan
 from engine.sequence import Sequence
+from engine.table_span import TableSpan
 from kvpulse.events import Kind
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ class Swapper:
         self,
         pool: BlockPool,
         host_pool: BlockPool,
+        span: TableSpan,
         recorder: "Recorder | None" = None,
         index: PrefixIndex | None = None,
     ) -> None:
@@ -47,6 +49,7 @@ class Swapper:
         self.num_found = 0
         self._pool = pool
         self._host_pool = host_pool
+        self._span = span
         self._recorder = recorder
         self._index = index
 
@@ -89,7 +92,7 @@ class Swapper:
         return self._num_entries(seq) - seq.host_block_ids.count(NULL_BLOCK)
 
     def swap_in(self, seq: Sequence, plan: StepPlan) -> AllocationRefusal | None:
-        """Give a swapped sequence blocks for all its tokens and copy its content back into them.
+        """Give a swapped sequence its blocks and copy its content back into them.
 
         What the gpu has kept of its beginning is shared instead of copied. A refusal leaves
         everything as it was.
@@ -138,7 +141,7 @@ class Swapper:
 
     def _num_entries(self, seq: Sequence) -> int:
         """Return how many entries its table has when it is back."""
-        return blocks_for(seq.num_tokens, seq.block_table.block_size)
+        return self._span.end(seq.num_computed_tokens, seq.num_tokens)
 
     def _kept(self, seq: Sequence) -> tuple[list[int], int]:
         """Return the gpu blocks that still keep its beginning, and how many of them are active."""

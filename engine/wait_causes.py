@@ -18,7 +18,6 @@ changed nothing costs a few comparisons, however long the queue is.
 
 from collections.abc import Sequence as Seq
 
-from engine.block_table import blocks_for
 from engine.lineup import group_of
 from engine.prefix_index.protocol import PrefixHit
 from engine.room import BEHIND, BUDGET, BUSY, POOL, SLOTS, PassEnd, RoomRules, Standing
@@ -77,8 +76,17 @@ class WaitJudge:
         if seq.status is SequenceStatus.SWAPPED:
             assert self._state.swapper is not None, "it was swapped out"
             return self._state.swapper.level(seq), NO_HIT
-        hit = self._state.index.lookup(seq)
-        return level_of(seq, hit), hit
+        hit = self._within_shared(seq, self._state.index.lookup(seq))
+        return level_of(seq, hit, self._state), hit
+
+    def _within_shared(self, seq: Sequence, hit: PrefixHit) -> PrefixHit:
+        """Cut the hit of a gang, under a window, where its beams begin to differ.
+
+        The first of them must hold what the others will share when it is computed up to there.
+        """
+        if self._state.span.window is None or len(group_of(seq)) == 1:
+            return hit
+        return hit._replace(block_ids=hit.block_ids[: seq.num_shared_blocks])
 
     def judge(self, waiting: Seq[Sequence], end: PassEnd) -> None:
         """Judge every waiting sequence against the end of the pass."""
@@ -191,13 +199,20 @@ class WaitJudge:
         self._pool.touched.discard(seq.seq_id)
 
 
-def level_of(seq: Sequence, hit: PrefixHit) -> int:
+def level_of(seq: Sequence, hit: PrefixHit, state: SchedulingState) -> int:
     """Return how many blocks a sequence, with its gang, would take of free and cached ones.
 
     The others of a gang share its leading blocks, and take the rest for themselves.
     """
-    size = seq.block_table.block_size
-    level = blocks_for(seq.num_tokens, size) - hit.num_active
+    span, size, num_active = state.span, seq.block_table.block_size, hit.num_active
+    if span.window is None:
+        level = span.end(0, seq.num_tokens) - num_active
+    else:
+        computed = len(hit.block_ids) * size
+        first = span.first(computed)
+        active = sum(map(bool, map(state.pool.counts.__getitem__, hit.block_ids[first:])))
+        level = span.end(computed, seq.num_tokens) - first - active
     for member in group_of(seq)[1:]:
-        level += blocks_for(member.num_tokens, size) - member.num_shared_blocks
+        shared = member.num_shared_blocks
+        level += span.end(shared * size, member.num_tokens) - shared
     return level

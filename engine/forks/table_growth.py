@@ -29,12 +29,7 @@ class TableGrowth:
         on it too is copied first (the copy is added to the plan); its last holder writes in place.
         """
         table = seq.block_table.block_ids
-        size = self._block_size
-        first = seq.num_computed_tokens // size
-        end = (seq.num_computed_tokens + num_new - 1) // size + 1
-        counts = self._pool.counts
-        shared = [i for i in range(first, min(end, len(table))) if counts[table[i]] > 1]
-        lacking = max(end - len(table), 0)
+        shared, lacking = self._unfit(seq, num_new)
         if not shared and not lacking:
             seq.shares_tail = False  # its last holder
             return None
@@ -44,9 +39,22 @@ class TableGrowth:
         if shared:
             self._copy(seq, shared, answer[: len(shared)], plan)
         table += answer[len(shared) :]
-        seq.num_slots = len(table) * size
+        seq.num_slots = len(table) * self._block_size
         seq.shares_tail = False
         return None
+
+    def num_needed(self, seq: Sequence, num_new: int) -> int:
+        """Return how many blocks `reach` would allocate."""
+        shared, lacking = self._unfit(seq, num_new)
+        return len(shared) + lacking
+
+    def _unfit(self, seq: Sequence, num_new: int) -> tuple[list[int], int]:
+        """Return the places of the shared blocks to be written, and how many blocks are lacking."""
+        table, size, counts = seq.block_table.block_ids, self._block_size, self._pool.counts
+        first = seq.num_computed_tokens // size
+        end = (seq.num_computed_tokens + num_new - 1) // size + 1
+        shared = [i for i in range(first, min(end, len(table))) if counts[table[i]] > 1]
+        return shared, max(end - len(table), 0)
 
     def _copy(self, seq: Sequence, shared: list[int], targets: list[int], plan: StepPlan) -> None:
         """Put fresh blocks in the places of shared ones, and give up the reference on those."""

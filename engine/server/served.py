@@ -72,7 +72,7 @@ class ServedEngine:
             vocab_size=self.engine.description.vocab_size,
             max_context=self.engine.max_context,
             num_blocks=config.total_blocks,
-            block_size=config.block_size,
+            span=self.engine.span,
         )
         tenants = TenantAliases(self._hashes, configured=options.tenants)
         builder = RequestBuilder(model, policy=config.policy, tenants=tenants, hashes=self._hashes)

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from engine.server.text_codec import TextCodec
+from engine.table_span import TableSpan
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,6 +15,7 @@ class ServedModel:
         vocab_size: Token ids are below this; 0 where any id will do.
         max_context: Most tokens of a sequence.
         num_blocks: Blocks of the whole pool.
+        span: What a sequence holds of them.
     """
 
     names: tuple[str, ...]
@@ -21,7 +23,7 @@ class ServedModel:
     vocab_size: int
     max_context: int
     num_blocks: int
-    block_size: int
+    span: TableSpan
 
     def room(
         self, num_prompt_tokens: int, *, num_sequences: int, most_blocks: int | None = None
@@ -31,12 +33,16 @@ class ServedModel:
         Args:
             most_blocks: What the tenant may hold; None for the whole pool.
 
-        The sequences share the full blocks of their prompt and have the rest each for itself.
+        The sequences share the full blocks of their prompt and have the rest each for itself; each
+        holds no more than a window needs, if there is one.
         """
         pool = self.num_blocks if most_blocks is None else min(most_blocks, self.num_blocks)
-        if num_sequences == 1:
-            longest = pool * self.block_size
+        most, size = self.span.most_held, self.span.block_size
+        if most is not None and num_sequences * most <= pool:
+            longest = self.max_context
+        elif num_sequences == 1:
+            longest = pool * size
         else:
-            shared = num_prompt_tokens // self.block_size
-            longest = (shared + (pool - shared) // num_sequences) * self.block_size
+            shared = num_prompt_tokens // size
+            longest = (shared + (pool - shared) // num_sequences) * size
         return max(min(self.max_context, longest) - num_prompt_tokens, 1)

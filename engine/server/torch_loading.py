@@ -120,6 +120,8 @@ def memory_request(
         reserves=tuple(reserves),
         # Attention in torch gathers one layer at a time, of all blocks in use at the most.
         workspace_bytes_per_token=per_token[computed_in.name] // model.config.num_layers,
+        window=model.config.windows.of_all_layers,
+        chunk_tokens=options.token_budget,
         num_blocks=options.num_blocks or None,
         most_blocks=BATCHES_OF_USE * options.max_batch * blocks_for(context, options.block_size),
         source=source,

@@ -11,7 +11,9 @@ from engine.simulation.simulated_runner import SimulatedRunner
 COST = CostModel(base_ns=10_000_000)
 
 
-def make_engine(*, clock=None, recorder=None, keyframes=None, faults=None, **settings) -> Engine:
+def make_engine(
+    *, clock=None, recorder=None, keyframes=None, faults=None, window=None, **settings
+) -> Engine:
     """Return a small simulated engine: 16 blocks of 4 slots, 4 sequences at once."""
     chosen = {
         "total_blocks": 16,
@@ -26,7 +28,7 @@ def make_engine(*, clock=None, recorder=None, keyframes=None, faults=None, **set
     clock = clock or VirtualClock()
     return Engine(
         EngineConfig(**chosen),
-        SimulatedRunner(clock, cost=COST),
+        SimulatedRunner(clock, cost=COST, sliding_window=window),
         clock=clock,
         recorder=recorder,
         keyframes=keyframes,

@@ -149,6 +149,7 @@ class Watched:
         check_quotas(self.engine)
         check_waits(self.scheduler)
         check_numbers(self.engine)
+        check_spans(self.engine)
 
     def check_preemptions(self):
         """Nobody takes the place of one that took its own, however often somebody gives way."""
@@ -198,6 +199,13 @@ def check_waits(scheduler):
     assert scheduler.judge.num_waiting_for_pool == waiting_for_pool
     assert len(scheduler.running) <= scheduler._config.max_batch
     assert scheduler._lineup.num_places_taken <= scheduler._config.max_batch
+
+
+def check_spans(engine):
+    """Under a window nobody holds more than window and one step's tokens need."""
+    most = engine.span.most_held
+    for seq in engine._scheduler.running:
+        assert most is None or len(seq.block_table.held_ids) <= most
 
 
 def check_numbers(engine):

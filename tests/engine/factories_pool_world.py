@@ -19,6 +19,7 @@ from engine.runner import StepPlan
 from engine.sequence import Sequence
 from engine.sliding_window import SlidingWindow
 from engine.swapping import Swapper
+from engine.table_span import TableSpan
 from kvpulse.events import FreeOutcome
 from kvpulse.identity import KeyedHashes
 
@@ -111,7 +112,9 @@ class PoolWorld:
         self.pool = BlockPool(num_blocks, recorder=self.ledger)
         self.host_pool = BlockPool(num_host_blocks, recorder=self.ledger, host=True)
         self.index = open_prefix_index(kind, self.pool, block_size=BLOCK_SIZE, hashes=HASHES)
-        self.swapper = Swapper(self.pool, self.host_pool, self.ledger, self.index)
+        self.swapper = Swapper(
+            self.pool, self.host_pool, TableSpan(BLOCK_SIZE), self.ledger, self.index
+        )
         self.growth = TableGrowth(self.pool, block_size=BLOCK_SIZE, recorder=self.ledger)
         self.memory = Memory(num_blocks, num_host_blocks)
         self.waiting, self.running, self.swapped = {}, {}, {}
@@ -208,7 +211,7 @@ class PoolWorld:
     def slide(self, seq, window):
         """Give back what lies behind a window."""
         self.slid = True
-        SlidingWindow(window, self.pool).slide(seq)
+        SlidingWindow(TableSpan(BLOCK_SIZE, window), self.pool).slide(seq)
 
     def all_running(self):
         return list(self.running.values())

@@ -16,6 +16,7 @@ from engine.runner import StepPlan
 from engine.sampling_params import SamplingParams
 from engine.sequence import Sequence
 from engine.swapping import Swapper
+from engine.table_span import TableSpan
 from tests.engine.factories_model import Workload, random_model, run_engine, run_step, runner_of
 from tests.engine.factories_pool_world import HASHES
 
@@ -63,7 +64,7 @@ class TorchWorld:
         self.pool = BlockPool(16)
         self.host_pool = BlockPool(16, host=True)
         self.index = open_prefix_index(kind, self.pool, block_size=8, hashes=HASHES)
-        self.swapper = Swapper(self.pool, self.host_pool, index=self.index)
+        self.swapper = Swapper(self.pool, self.host_pool, TableSpan(8), index=self.index)
 
     def start(self, seq_id, tokens):
         seq = Sequence(

@@ -40,6 +40,16 @@ def make_request(**fields):
     return MemoryRequest(**chosen)
 
 
+def test_a_windowed_context_needs_what_window_and_one_step_hold():
+    request = make_request(max_context=1_000_000, window=4_096, chunk_tokens=2_048)
+
+    plan = plan_memory(request)
+
+    # ceil((4096 + 2048 - 2) / 16) + 1 blocks.
+    assert request.num_blocks_needed == 385
+    assert plan.lines[-1].endswith(f"{plan.num_blocks / 385:.1f} sequences of 1,000,000")
+
+
 def test_a_latent_cache_of_61_layers_takes_70272_bytes_a_token():
     """Case HO09 (1): neither keys and values apart, nor full heads."""
     assert latent_bytes_per_token(num_layers=61, latent_rank=512, rope_dim=64) == 70_272

@@ -16,6 +16,7 @@ SETTINGS = st.fixed_dictionaries(
         "token_budget": st.sampled_from([8, 24]),
         "watermark_ratio": st.sampled_from([0.0, 0.2]),
         "prefix_index": st.sampled_from(["hash", "radix", "off"]),
+        "window": st.sampled_from([None, 1, 6, 17]),
         "host_blocks": st.just(12),
         "preemption": st.sampled_from(list(PreemptionPolicy)),
         "policy": st.fixed_dictionaries(

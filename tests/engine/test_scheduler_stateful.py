@@ -51,6 +51,7 @@ ENGINES = st.fixed_dictionaries(
         "prefix_index": st.sampled_from(["hash", "radix", "off"]),
         "host_blocks": st.sampled_from([8, 30]),
         "preemption": st.sampled_from(list(PreemptionPolicy)),
+        "window": st.sampled_from([None, 1, 5, 14]),
         "audit_interval_ns": st.just(50 * MS),
         "policy": POLICIES,
     }

@@ -135,6 +135,7 @@ LIMITS = st.fixed_dictionaries(
         "token_budget": st.sampled_from([5, 9, 16, 64]),
         "watermark_ratio": st.sampled_from([0.0, 0.1, 0.3]),
         "prefix_index": st.sampled_from(["off", "hash", "radix"]),
+        "window": st.sampled_from([None, 3, 10]),
     }
 )
 
