@@ -79,7 +79,10 @@ class Arrivals:
         )
 
     def _sequence(self, seq_id: int, request: Request, tenant: int) -> Sequence:
-        seq = Sequence(seq_id, request, block_size=self._config.block_size, tenant=tenant)
+        span = self._scheduler.span
+        seq = Sequence(
+            seq_id, request, block_size=span.block_size, tenant=tenant, num_groups=span.num_groups
+        )
         seq.max_num_tokens = seq.num_prompt_tokens + self.rules.max_tokens(request)
         if not request.sampling.ignore_eos:
             seq.stop_ids |= self._eos

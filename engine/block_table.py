@@ -1,6 +1,7 @@
 """A sequence's blocks, in token order.
 
-Token t lies in slot t % block_size of the block at t // block_size in the table.
+Token t lies in slot t % block_size of the block at t // block_size in the table. With several KV
+groups (`engine.table_span`) each such place is as many neighbouring entries, one for each group.
 """
 
 from typing import Final
@@ -12,13 +13,15 @@ class BlockTable:
     """The blocks of one sequence; the pool alone changes what they mean.
 
     Attributes:
-        num_null: Leading entries that are NULL_BLOCK; all others are blocks that it holds.
+        num_groups: KV groups, each with a table of its own: entry i is one of group i % num_groups.
+        num_null: Entries that are NULL_BLOCK; all others are blocks that it holds.
     """
 
-    __slots__ = ("block_ids", "block_size", "num_null")
+    __slots__ = ("block_ids", "block_size", "num_groups", "num_null")
 
-    def __init__(self, block_size: int) -> None:
+    def __init__(self, block_size: int, num_groups: int = 1) -> None:
         self.block_size = block_size
+        self.num_groups = num_groups
         self.block_ids: list[int] = []
         self.num_null = 0
 
@@ -28,23 +31,28 @@ class BlockTable:
     @property
     def num_slots(self) -> int:
         """Return how many tokens fit into the blocks held now."""
-        return len(self.block_ids) * self.block_size
+        return len(self.block_ids) // self.num_groups * self.block_size
 
     @property
     def held_ids(self) -> list[int]:
         """Return the blocks held, in token order; a copy where there are null entries."""
-        return self.block_ids[self.num_null :] if self.num_null else self.block_ids
+        return held_of(self.block_ids) if self.num_null else self.block_ids
 
     def give_up(self) -> list[int]:
         """Empty the table; return the blocks it held, in token order."""
-        held = self.block_ids[self.num_null :] if self.num_null else self.block_ids
+        held = self.held_ids
         self.block_ids, self.num_null = [], 0
         return held
 
-    def slot_of(self, position: int) -> int:
-        """Return the physical slot of the token at `position`: block id x block size + offset."""
-        block_id = self.block_ids[position // self.block_size]
+    def slot_of(self, position: int, group: int = 0) -> int:
+        """Return the physical slot of a token in a group: block id x block size + offset."""
+        block_id = self.block_ids[position // self.block_size * self.num_groups + group]
         return block_id * self.block_size + position % self.block_size
+
+
+def held_of(entries: list[int]) -> list[int]:
+    """Return the blocks among table entries, without the null ones."""
+    return [block_id for block_id in entries if block_id != NULL_BLOCK]
 
 
 def blocks_for(num_tokens: int, block_size: int) -> int:

@@ -177,10 +177,11 @@ class Endings:
     def _lose(self, seq: Sequence, lost: list[int]) -> None:
         """Let an ending sequence forget some of its blocks without freeing them (a fault)."""
         table, size = seq.block_table, seq.block_table.block_size
+        groups = table.num_groups
         missing, lost_before = set(lost), set(self.leaked)
         for index, block_id in enumerate(table.block_ids):
             if block_id in missing and block_id not in lost_before:
-                filled = min(max(seq.num_computed_tokens - index * size, 0), size)
+                filled = min(max(seq.num_computed_tokens - index // groups * size, 0), size)
                 self.leaked_empty_slots += size - filled
         self.leaked += lost
         table.block_ids[:] = [b for b in table.block_ids if b not in missing]

@@ -87,7 +87,7 @@ class Engine:
             recorder=recorder,
             faults=self._faults,
             host_pool=self._host_pool,
-            window=self.description.sliding_window,
+            windows=self.description.windows,
         )
         self.span = self._scheduler.span
         forking = Forking(self._scheduler, self._pool, recorder=recorder)

@@ -128,7 +128,7 @@ class Entry:
             if member is not seq and member.num_shared_blocks:
                 continue  # what it shares with the first one is computed first
             wanted = member.num_tokens - member.num_computed_tokens
-            if self._state.span.window is not None:
+            if self._state.span.slides:
                 wanted = tokens_until_shared(member) or wanted
             n = budget.take(member, wanted)
             if n:
@@ -144,7 +144,7 @@ class Entry:
                 self._swap_in(member, plan)
             elif member is leader:
                 self._start(member, hit.block_ids)
-            elif self._state.span.window is not None:
+            elif self._state.span.slides:
                 self._start_behind(member, leader)
             else:
                 shared = leader.block_table.block_ids[: member.num_shared_blocks]
@@ -163,13 +163,13 @@ class Entry:
 
     def _start(self, seq: Sequence, found: list[int]) -> None:
         """Admit or resume a sequence: first what is kept of it, then new blocks for the rest."""
-        first = self._state.span.first(len(found) * self._state.config.block_size)
-        self._run(seq, len(found))
-        table = seq.block_table
-        table.block_ids += [NULL_BLOCK] * first
-        table.num_null = first
-        if found[first:]:
-            self._state.pool.share(seq.seq_id, found[first:], table.block_ids, seq.tenant)
+        span, table = self._state.span, seq.block_table
+        num_hit = len(found) // span.num_groups
+        self._run(seq, num_hit)
+        table.block_ids = span.seen(found, num_hit * span.block_size)
+        table.num_null = table.block_ids.count(NULL_BLOCK)
+        if table.held_ids:
+            self._state.pool.share(seq.seq_id, table.held_ids, [], seq.tenant)
         self._allocate(seq)
 
     def _start_behind(self, seq: Sequence, leader: Sequence) -> None:
@@ -202,7 +202,7 @@ class Entry:
         answer = state.pool.allocate(seq.seq_id, end - len(table), seq.tenant)
         assert not isinstance(answer, AllocationRefusal), "room was counted before"
         table.block_ids += answer
-        seq.num_slots = end * table.block_size
+        seq.num_slots = table.num_slots
 
     def _swap_in(self, seq: Sequence, plan: StepPlan) -> None:
         """Resume a sequence whose KV is in the host; nothing is computed again."""

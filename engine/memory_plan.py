@@ -73,10 +73,10 @@ class MemoryRequest:
     Attributes:
         memory_bytes: All that may be used, of the GPU or of this machine.
         source: Where that number comes from, for people.
-        bytes_per_token: Of the cache, for each format that it could be kept in.
+        bytes_per_token: Of one KV group's layers, for each format that it could be kept in.
         workspace_bytes_per_token: What attention needs beside each token of the pool.
         max_context: Tokens that one sequence alone must be able to have.
-        window: Positions that a token attends to in every layer; None for all.
+        windows: Of each KV group, as `TableSpan` has them.
         chunk_tokens: Most tokens of one step: beside a window, what a sequence holds.
         num_blocks: Blocks that are asked for; None takes as many as fit.
         most_blocks: More would not be used, so that fewer than fit are taken; None for no bound.
@@ -89,7 +89,7 @@ class MemoryRequest:
     max_context: int
     reserves: tuple[Reserve, ...] = ()
     workspace_bytes_per_token: int = 0
-    window: int | None = None
+    windows: tuple[int | None, ...] = (None,)
     chunk_tokens: int = 1
     num_blocks: int | None = None
     most_blocks: int | None = None
@@ -113,8 +113,8 @@ class MemoryRequest:
     @property
     def num_blocks_of_context(self) -> int:
         """Return the blocks that a sequence of a whole context holds, at the most."""
-        span = TableSpan(self.block_size, self.window, self.chunk_tokens)
-        return span.end(0, self.max_context)
+        span = TableSpan(self.block_size, self.windows, self.chunk_tokens)
+        return span.num_needed(0, self.max_context)
 
     def block_bytes(self, kv_format: str | None = None) -> int:
         """Return what a block takes, in another format if one is named."""
@@ -224,10 +224,10 @@ def changes_that_fit(request: MemoryRequest) -> tuple[Change, ...]:
             bytes_short / max(request.memory_bytes, 1),
         )
     ]
-    if fitting and request.num_blocks is None:
-        tokens = fitting * request.block_size
+    if fitting >= len(request.windows) and request.num_blocks is None:
+        tokens = fitting // len(request.windows) * request.block_size
         changes.append(Change("max_context", tokens, 1 - tokens / request.max_context))
-    elif fitting:
+    elif fitting and request.num_blocks is not None:
         changes.append(Change("num_blocks", fitting, 1 - fitting / needed))
     shrinkable = request.shrinkable_bytes
     if bytes_short <= shrinkable:
@@ -253,19 +253,22 @@ def _other_format(request: MemoryRequest) -> list[Change]:
 
 def _explain(request: MemoryRequest, num_blocks: int) -> tuple[str, ...]:
     per_token, size = request.bytes_per_token[request.kv_format], request.block_size
+    groups = len(request.windows)
+    layers = "all layers" if groups == 1 else f"the layers of one of {groups} KV groups"
     left = request.memory_bytes - request.reserve_bytes
     lines = [f"{request.source}: {bytes_in_words(request.memory_bytes)}"]
     lines += [f"  - {each.name}: {bytes_in_words(each.num_bytes)}" for each in request.reserves]
     lines += [
         f"  = left for the KV cache: {bytes_in_words(left)}",
-        f"a token in {request.kv_format}: {per_token:,} bytes over all layers",
+        f"a token in {request.kv_format}: {per_token:,} bytes over {layers}",
     ]
     if request.workspace_bytes_per_token:
         workspace = request.workspace_bytes_per_token
         lines.append(f"  + {workspace:,} bytes that attention needs beside it")
     lines.append(f"a block of {size} tokens: {bytes_in_words(request.block_bytes())}")
-    tokens, contexts = num_blocks * size, num_blocks * size / request.max_context
-    if request.window is not None:
+    tokens = num_blocks // groups * size
+    contexts = tokens / request.max_context
+    if any(request.windows):
         contexts = num_blocks / request.num_blocks_of_context
     asked = "as many as fit"
     if request.num_blocks:

@@ -140,12 +140,16 @@ def _remember_shared(group: list[Sequence]) -> None:
         group[0].num_shared_blocks = 0
         return
     first = group[0].block_table
-    size, tables = first.block_size, [seq.block_table.block_ids for seq in group]
+    # Places of the first KV group tell of all: the tokens are the same, or they are not.
+    size, tables = (
+        first.block_size,
+        [seq.block_table.block_ids[:: first.num_groups] for seq in group],
+    )
     most = min(seq.num_computed_tokens for seq in group) // size
     # The same, whatever slid away since; and what they once had in common, they still have.
     common = max(min(group[0].num_prompt_tokens // size, most), group[0].num_shared_blocks)
     for index in range(common, most):
-        held = first.block_ids[index]
+        held = tables[0][index]
         if held != NULL_BLOCK and all(table[index] == held for table in tables):
             common = index + 1  # and so is all before it, which may have slid out of a window
     for seq in group:

@@ -3,6 +3,7 @@
 from array import array
 
 from engine.block_pool import BlockPool
+from engine.block_table import NULL_BLOCK
 from engine.scheduler import Scheduler
 from engine.sequence import Sequence, SequenceStatus
 from engine.statements import as_signed_word, as_word
@@ -75,5 +76,7 @@ def _state_of(seq: Sequence) -> KeyframeSequence:
         tier=as_word(request.tier),
         parent=seq.parent_id,
         retry=as_word(request.retry),
-        table=[NULL_ENTRY] * table.num_null + table.block_ids[table.num_null :],
+        table=[NULL_ENTRY if block == NULL_BLOCK else block for block in table.block_ids]
+        if table.num_null
+        else table.block_ids.copy(),
     )

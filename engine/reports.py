@@ -49,6 +49,7 @@ class Reports:
                 "bytes_per_token": runner.bytes_per_token,
                 "mask": runner.mask,
                 "sliding_window": runner.sliding_window,
+                **self._kv_groups(),
                 "block_size": config.block_size,
                 "total_blocks": config.total_blocks,
                 "max_context": max_context,
@@ -65,6 +66,16 @@ class Reports:
                 "version": ENGINE_VERSION,
             }
         )
+
+    def _kv_groups(self) -> dict[str, int]:
+        """Say how many blocks tokens take: groups without a window all, the others so many."""
+        span = self._scheduler.span
+        windowed = [window for window in span.windows if window is not None]
+        return {
+            "kv_groups": span.num_groups,
+            "windowed_kv_groups": len(windowed),
+            "most_windowed_blocks": sum(map(span.most_under, windowed)),
+        }
 
     def state(self, now_ns: int, *, step: int) -> PoolAudit:
         """Recount the pool, state the account and a heartbeat, and say when the next is due."""
@@ -111,7 +122,7 @@ class Reports:
         What is empty is what running sequences hold beyond their computed tokens. Shared blocks
         are full, but for the last one of samples that have not written since they split.
         """
-        empty = self._scheduler.endings.leaked_empty_slots
+        empty, groups = self._scheduler.endings.leaked_empty_slots, self._scheduler.span.num_groups
         tails = set(self._scheduler.endings.leaked)
         for seq in self._scheduler.running:
             if seq.shares_tail:
@@ -119,5 +130,5 @@ class Reports:
                 if tail in tails:
                     continue
                 tails.add(tail)
-            empty += seq.num_slots - seq.num_computed_tokens
+            empty += groups * (seq.num_slots - seq.num_computed_tokens)
         return active_blocks * self._config.block_size - empty

@@ -90,6 +90,7 @@ class RunnerDescription:
         max_context: Most tokens a sequence can have.
         mask: What a position attends to; with the window a part of what identifies content.
         sliding_window: Position p attends to positions above p - window; None attends to all.
+        group_windows: The same of each KV group, where the layers are not all alike.
     """
 
     runner: str
@@ -101,6 +102,12 @@ class RunnerDescription:
     max_context: int
     mask: str = "causal"
     sliding_window: int | None = None
+    group_windows: tuple[int | None, ...] = ()
+
+    @property
+    def windows(self) -> tuple[int | None, ...]:
+        """Return the window of each KV group, as `TableSpan` has them."""
+        return self.group_windows or (self.sliding_window,)
 
 
 class ModelRunner(Protocol):

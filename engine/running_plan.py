@@ -30,8 +30,9 @@ class RunningPlanner:
         self._state = state
         self._tables = tables
         self._preemptor = preemptor
-        self._simple = not state.quotas.enabled
-        self._windowed = state.span.window is not None
+        self._limited = state.quotas.enabled
+        self._simple = not self._limited and state.span.num_groups == 1
+        self._windowed = state.span.slides
         self._chooser = VictimChooser(state.config.policy, state.pool, state.quotas, state.lineup)
 
     def plan(self, plan: StepPlan, budget: StepBudget) -> None:
@@ -97,7 +98,7 @@ class RunningPlanner:
                 seq.num_slots += seq.block_table.block_size
                 return True
         while True:
-            needed = 0 if self._simple else self._tables.num_needed(seq, num_new)
+            needed = 0 if not self._limited else self._tables.num_needed(seq, num_new)
             cause = self._quota_short(seq, needed)
             pool = self._state.pool
             refusal: AllocationRefusal | None

@@ -70,12 +70,12 @@ class Scheduler:
         recorder: "Recorder | None" = None,
         faults: FaultInjector | None = None,
         host_pool: BlockPool | None = None,
-        window: int | None = None,
+        windows: tuple[int | None, ...] = (None,),
     ) -> None:
         self.numbers = SequenceNumbers()
-        self.tables = TableGrowth(pool, block_size=config.block_size, recorder=recorder)
+        self.tables = TableGrowth(pool, recorder=recorder)
         self.quotas = TenantQuotas(config.policy, pool)
-        self.span = TableSpan(config.block_size, window, config.token_budget)
+        self.span = TableSpan(config.block_size, windows, config.token_budget)
         self.swapper: Swapper | None = None
         if host_pool is not None:
             self.swapper = Swapper(pool, host_pool, self.span, recorder, index)

@@ -117,7 +117,15 @@ class Sequence:
         "wait_watched",
     )
 
-    def __init__(self, seq_id: int, request: Request, *, block_size: int, tenant: int = 0) -> None:
+    def __init__(
+        self,
+        seq_id: int,
+        request: Request,
+        *,
+        block_size: int,
+        tenant: int = 0,
+        num_groups: int = 1,
+    ) -> None:
         self.seq_id = seq_id
         self.request = request
         self.sampling: SamplingParams = request.sampling
@@ -149,7 +157,7 @@ class Sequence:
             self.stop_at = self.num_prompt_tokens + request.simulated.num_output_tokens
         self.status = SequenceStatus.WAITING
         self.prefilling = True
-        self.block_table = BlockTable(block_size)
+        self.block_table = BlockTable(block_size, num_groups)
         self.num_slots = 0
         self.block_hashes: list[int] = []
         self.content_key: ContentKey | None = None

@@ -107,7 +107,7 @@ class SharingMeter:
         self._scheduler = scheduler
         self._forking = forking
         self._bytes_per_token = runner.bytes_per_token
-        self._block_bytes = runner.bytes_per_token * block_size
+        self._block_bytes = runner.bytes_per_token * block_size // len(runner.windows)
         self._last_ns = 0
         self._saved_block_ns = 0
         self._outlived_block_ns = 0

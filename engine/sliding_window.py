@@ -1,4 +1,4 @@
-"""Give blocks back once they lie wholly behind a model's attention window.
+"""Give blocks back once they lie wholly behind the attention window of their KV group.
 
 Position p attends to positions above p - window. What the next token does not see, no later one
 does: its blocks are freed and their table entries become NULL_BLOCK.
@@ -11,7 +11,7 @@ from engine.table_span import TableSpan
 
 
 class SlidingWindow:
-    """Slides the tables of sequences along, for a model with one window in all layers."""
+    """Slides the tables of sequences along, for a model with a window in some or all layers."""
 
     def __init__(self, span: TableSpan, pool: BlockPool) -> None:
         self._span = span
@@ -20,15 +20,20 @@ class SlidingWindow:
     @classmethod
     def of(cls, span: TableSpan, pool: BlockPool) -> "SlidingWindow | None":
         """Return what slides the tables; None where nothing ever lies behind a window."""
-        return None if span.window is None else cls(span, pool)
+        return cls(span, pool) if span.slides else None
 
     def slide(self, seq: Sequence) -> None:
-        """Free what lies behind the window of the token that `seq` computes next."""
-        table = seq.block_table
-        start, end = table.num_null, min(self._span.first(seq.num_computed_tokens), len(table))
-        if start >= end:
+        """Free what lies behind the windows of the token that `seq` computes next."""
+        span, table = self._span, seq.block_table.block_ids
+        if seq.block_table.num_null == span.num_behind(seq.num_computed_tokens):
             return
-        dropped = table.block_ids[start:end]
-        table.block_ids[start:end] = [NULL_BLOCK] * (end - start)
-        table.num_null = end
+        dropped: list[int] = []
+        for group, window in enumerate(span.windows):
+            place = (span.first(window, seq.num_computed_tokens) - 1) * span.num_groups + group
+            while place >= 0 and table[place] != NULL_BLOCK:
+                dropped.append(table[place])
+                table[place] = NULL_BLOCK
+                place -= span.num_groups
+        dropped.reverse()
+        seq.block_table.num_null += len(dropped)
         self._pool.free(seq.seq_id, dropped, seq.tenant, seq.tier)

@@ -78,9 +78,7 @@ class Swapper:
             hosts = answer
             self._state(MoveKind.SWAP_OUT, seq, sources, hosts, plan)
         self.num_swapped_out += len(hosts)
-        seq.host_block_ids = [NULL_BLOCK] * blocks_for(
-            seq.num_computed_tokens, seq.block_table.block_size
-        )
+        seq.host_block_ids = [NULL_BLOCK] * _num_filled(seq)
         for index, host in zip(filled, hosts, strict=True):
             seq.host_block_ids[index] = host
         freed = self._pool.free(owner, seq.block_table.give_up(), tenant, seq.tier)
@@ -97,14 +95,13 @@ class Swapper:
         What the gpu has kept of its beginning is shared instead of copied. A refusal leaves
         everything as it was.
         """
-        pool, hosts, size = self._pool, seq.host_block_ids, seq.block_table.block_size
+        pool, hosts, table = self._pool, seq.host_block_ids, seq.block_table.block_ids
         found, num_active = self._kept(seq)
         needed = self.level(seq) - len(found)
         if needed + len(found) - num_active > pool.num_available:
             return AllocationRefusal(
                 needed + len(found) - num_active, pool.num_free, pool.num_cached
             )
-        table = seq.block_table.block_ids
         if found:
             pool.share(seq.seq_id, found, table, seq.tenant)
         fresh: list[int] = []
@@ -127,9 +124,11 @@ class Swapper:
         self.num_found += len(found)
         seq.block_table.num_null = hosts.count(NULL_BLOCK)
         self.drop(seq)
-        seq.num_slots = len(table) * size
+        seq.num_slots = seq.block_table.num_slots
         if self._index is not None:
-            self._index.begin(seq, max(len(found), seq.block_table.num_null))
+            groups = seq.block_table.num_groups
+            slid = seq.block_table.num_null if groups == 1 else 0
+            self._index.begin(seq, max(len(found) // groups, slid))
         return None
 
     def drop(self, seq: Sequence) -> None:
@@ -147,10 +146,12 @@ class Swapper:
         """Return the gpu blocks that still keep its beginning, and how many of them are active."""
         if self._index is None or NULL_BLOCK in seq.host_block_ids:
             return [], 0
-        hit = self._index.lookup(seq)
+        found = self._index.lookup(seq).block_ids
+        if NULL_BLOCK in found:  # only what a window reaches is kept
+            found = found[: found.index(NULL_BLOCK)]
         # What is not computed yet was not swapped out: it is not this sequence's to find here.
-        most = seq.num_computed_tokens // seq.block_table.block_size
-        found = hit.block_ids[:most]
+        table = seq.block_table
+        del found[seq.num_computed_tokens // table.block_size * table.num_groups :]
         return found, sum(map(bool, map(self._pool.counts.__getitem__, found)))
 
     def _state(
@@ -171,5 +172,11 @@ class Swapper:
 
 def _filled(seq: Sequence) -> list[int]:
     """Return the places in its table of the blocks that hold something."""
-    end = blocks_for(seq.num_computed_tokens, seq.block_table.block_size)
+    end = _num_filled(seq)
     return [i for i, block in enumerate(seq.block_table.block_ids[:end]) if block != NULL_BLOCK]
+
+
+def _num_filled(seq: Sequence) -> int:
+    """Return how many places of its table its computed tokens reach."""
+    table = seq.block_table
+    return blocks_for(seq.num_computed_tokens, table.block_size) * table.num_groups

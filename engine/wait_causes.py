@@ -18,6 +18,7 @@ changed nothing costs a few comparisons, however long the queue is.
 
 from collections.abc import Sequence as Seq
 
+from engine.block_table import held_of
 from engine.lineup import group_of
 from engine.prefix_index.protocol import PrefixHit
 from engine.room import BEHIND, BUDGET, BUSY, POOL, SLOTS, PassEnd, RoomRules, Standing
@@ -84,9 +85,10 @@ class WaitJudge:
 
         The first of them must hold what the others will share when it is computed up to there.
         """
-        if self._state.span.window is None or len(group_of(seq)) == 1:
+        span = self._state.span
+        if not span.slides or len(group_of(seq)) == 1:
             return hit
-        return hit._replace(block_ids=hit.block_ids[: seq.num_shared_blocks])
+        return hit._replace(block_ids=hit.block_ids[: seq.num_shared_blocks * span.num_groups])
 
     def judge(self, waiting: Seq[Sequence], end: PassEnd) -> None:
         """Judge every waiting sequence against the end of the pass."""
@@ -181,7 +183,9 @@ class WaitJudge:
         self._unwatch(seq)
         seq.wait_level, hit = self.look_up(seq)
         # The hit itself, and the first miss after it: nothing further can change the level.
-        watched = hit.hashes[: len(hit.block_ids) + 1]
+        watched = hit.hashes
+        if self._state.span.num_groups == 1:
+            watched = watched[: len(hit.block_ids) + 1]
         watchers = self._pool.watchers
         for content_hash in watched:
             watchers.setdefault(content_hash, set()).add(seq.seq_id)
@@ -204,15 +208,15 @@ def level_of(seq: Sequence, hit: PrefixHit, state: SchedulingState) -> int:
 
     The others of a gang share its leading blocks, and take the rest for themselves.
     """
-    span, size, num_active = state.span, seq.block_table.block_size, hit.num_active
-    if span.window is None:
-        level = span.end(0, seq.num_tokens) - num_active
-    else:
-        computed = len(hit.block_ids) * size
-        first = span.first(computed)
-        active = sum(map(bool, map(state.pool.counts.__getitem__, hit.block_ids[first:])))
-        level = span.end(computed, seq.num_tokens) - first - active
+    span, num_active = state.span, hit.num_active
+    computed = len(hit.block_ids) // span.num_groups * span.block_size
+    if span.slides:
+        held = held_of(span.seen(hit.block_ids, computed))
+        num_active = sum(map(bool, map(state.pool.counts.__getitem__, held)))
+    level = span.num_needed(computed, seq.num_tokens) - num_active
     for member in group_of(seq)[1:]:
         shared = member.num_shared_blocks
-        level += span.end(shared * size, member.num_tokens) - shared
+        tokens = shared * span.block_size
+        of_others = shared * span.num_groups - span.num_behind(tokens)
+        level += span.num_needed(tokens, member.num_tokens) - of_others
     return level

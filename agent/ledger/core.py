@@ -8,6 +8,7 @@ from typing import Final
 
 import numpy as np
 
+from agent.kv_groups import StatedGroups
 from agent.ledger import second_rows
 from agent.ledger.audit import PoolAccount, audit, compare_keyframe, pool_accounts
 from agent.ledger.block_ledger import BlockEffects, BlockLedger
@@ -305,6 +306,7 @@ class LedgerCore:
             said = read_stated_config(text)
             if said is not None:
                 self.config, self.config_is_new = said, True
+                self.requests.kv_groups = StatedGroups.read(said)
 
     def tenant_label(self, tenant: int) -> str:
         """Return a tenant's alias as a label."""

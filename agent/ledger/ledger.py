@@ -272,7 +272,9 @@ class Ledger:
             chosen = {n: state for n, state in chosen.items() if n not in requests.live}
         requests.changed = {n: s for n, s in requests.changed.items() if n not in chosen}
         held = core.host_holders.held
-        rows = RowMaker(core.owners, core.shape.block_size, core.strings, core.t_ns, held)
+        rows = RowMaker(
+            core.owners, core.shape.block_size, core.strings, core.t_ns, held, requests.kv_groups
+        )
         return tuple(rows.row(state) for state in chosen.values())
 
     def _check_laws(self, *, settled: bool) -> None:

@@ -10,6 +10,7 @@ from typing import Final
 
 import numpy as np
 
+from agent.kv_groups import StatedGroups
 from agent.ledger.arrival import arrived, forked, priority_label
 from agent.ledger.blockers import Blockers
 from agent.ledger.delta import LawFailure
@@ -45,7 +46,7 @@ class RequestLedger:
         self.ended: list[RequestState] = []  # since the last look for leaks
         self.tally = Tally()
         self.num_running = self.num_waiting = self.limit_blocks = self.num_swapped = 0
-        self.groups = RequestGroups()
+        self.groups, self.kv_groups = RequestGroups(), StatedGroups()
         self.blockers = Blockers()
         self.failures: list[LawFailure] = []
         self._sums: SecondSums
@@ -110,9 +111,7 @@ class RequestLedger:
 
     def limit_of(self, state: RequestState) -> int:
         """Return how many blocks a sequence may come to hold."""
-        if state.prompt_tokens is None or state.max_tokens is None:
-            return 0
-        return -(-(state.prompt_tokens + state.max_tokens) // self.block_size)
+        return self.kv_groups.most_blocks(state.prompt_tokens, state.max_tokens, self.block_size)
 
     def _begin_wait(self, state: RequestState, name: str, t_ns: int) -> None:
         state.state, state.cause = name, BUSY

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from agent.kv_groups import StatedGroups
 from agent.ledger.delta import RequestRow
 from agent.ledger.owner_ledger import OwnerLedger, Sharing
 from kvpulse.events import NOT_MEASURED, WAIT_CLASSES, WaitCause, WaitClass
@@ -145,6 +146,7 @@ class RowMaker:
     tenants: dict[int, str]
     t_ns: int
     host_held: Mapping[int, int] = field(default_factory=dict)
+    kv_groups: StatedGroups = field(default_factory=StatedGroups)
 
     def row(self, state: RequestState) -> RequestRow:
         """Return a sequence's row as known now."""
@@ -227,7 +229,8 @@ class RowMaker:
     def _filled(self, state: RequestState, peak: int) -> int | None:
         if not state.ended_ns or state.prompt_tokens is None or state.output_tokens is None:
             return None
-        return min(state.prompt_tokens + state.output_tokens, peak * self.block_size)
+        slots = self.kv_groups.total * (state.prompt_tokens + state.output_tokens)
+        return min(slots, peak * self.block_size)
 
     def _block_seconds(self, state: RequestState, slot: int | None) -> float | None:
         if state.spans_gap:

@@ -5,7 +5,7 @@ block map of the same snapshot holds counts, states and references; this holds t
 a stored state is data, and damage is a `StateError`.
 """
 
-from dataclasses import asdict, fields
+from dataclasses import asdict, astuple, fields
 from operator import attrgetter
 from typing import Any, Final
 
@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from agent.block_map import StoredMap, decode_map, encode_map
 from agent.errors import StateError
+from agent.kv_groups import StatedGroups
 from agent.ledger.block_ledger import BlockLedger
 from agent.ledger.core import LedgerCore, Totals
 from agent.ledger.delta import Leak, RunShape
@@ -97,6 +98,7 @@ def encode_state(core: LedgerCore, extra: dict[str, int]) -> bytes:
     values["rollup_starts"] = list(core.rollups.open_start.items())
     values["columns"] = list(COLUMNS)
     values["filled_of_blocks"] = core.filled_of_blocks
+    values["kv_groups"] = astuple(core.requests.kv_groups)
     values["host_holders"] = [core.host_holders.known, list(core.host_holders.held.items())]
     values["histograms"] = [[h.sum_ns, h.min_ns, h.max_ns] for h in core.latencies.totals]
     return encode_frame(values, _arrays(core))
@@ -212,6 +214,7 @@ def _fill_owners(
 
 def _fill_requests(core: LedgerCore, values: dict[str, Any]) -> None:
     requests = core.requests
+    requests.kv_groups = StatedGroups(*values.get("kv_groups", ()))
     for fields_of in values["requests"]:
         state = RequestState(**fields_of)
         requests.live[state.owner] = state

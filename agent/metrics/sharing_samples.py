@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Final
 
+from agent.kv_groups import StatedGroups
 from agent.ledger.arrival import PRIORITY_LABELS
 from agent.ledger.delta import LiveState
 from agent.live_view import LiveEngine
@@ -52,8 +53,10 @@ def _pool(live: LiveState) -> Iterator[Sample]:
 
 
 def _copies(engine: LiveEngine) -> Iterator[Sample]:
-    counters, stated = engine.live.counters, engine.fingerprint.get("bytes_per_token")
-    per_block = stated * engine.live.shape.block_size if isinstance(stated, int | float) else None
+    counters, fingerprint = engine.live.counters, engine.fingerprint
+    per_block = StatedGroups.read(fingerprint).bytes_per_block(
+        fingerprint.get("bytes_per_token"), engine.live.shape.block_size
+    )
     if per_block is not None:
         yield Sample(metrics.KV_COPIED_BYTES, (), counters["copied"] * per_block)
     for direction in ("out", "in"):

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from agent.kv_groups import StatedGroups
 from agent.reads.models import EngineRow, Series
 from dashboard.formats import NANOSECONDS, count, num_bytes, ratio
 from dashboard.frames.series import total_of
@@ -56,10 +57,9 @@ class Sharing:
 
 def sharing_of(engine: EngineRow, series: Series) -> Sharing:
     """Return a window's figures."""
-    per_token = engine.fingerprint.get("bytes_per_token")
-    bytes_per_block = None
-    if isinstance(per_token, int | float) and per_token > 0:
-        bytes_per_block = float(per_token) * engine.block_size
+    bytes_per_block = StatedGroups.read(engine.fingerprint).bytes_per_block(
+        engine.fingerprint.get("bytes_per_token"), engine.block_size
+    )
     saved = series.values["logical_blocks"] - series.values["active_blocks"]
     saved = saved[np.isfinite(saved)]
     totals = {name: total_of(series, name) for name in SHARING_METRICS}

@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from agent.kv_groups import StatedGroups
 from agent.reads.models import EngineRow, LatencySummary, RequestRow, Series
 from dashboard.config import DashboardConfig
 from dashboard.formats import count, money, num_bytes, ratio, seconds, words
@@ -56,7 +57,8 @@ def bytes_per_token(engine: EngineRow) -> Tile:
     if not isinstance(value, int | float) or value <= 0:
         return Tile("Bytes per token", None, "the engine's config does not state it")
     kv_format = engine.fingerprint.get("kv_format")
-    note = f"{num_bytes(value * engine.block_size)} per block"
+    groups = StatedGroups.read(engine.fingerprint).total
+    note = f"{num_bytes(value * engine.block_size / groups)} per block"
     return Tile("Bytes per token", num_bytes(value), f"{note} · {kv_format}" if kv_format else note)
 
 
@@ -64,6 +66,9 @@ def block_size(engine: EngineRow) -> Tile:
     """Return the block's token slots and the pool's size."""
     slots = engine.total_blocks * engine.block_size
     note = f"{count(engine.total_blocks)} blocks = {count(slots)} tokens"
+    groups = StatedGroups.read(engine.fingerprint).total
+    if groups > 1:
+        note = f"{count(engine.total_blocks)} blocks; a token takes one in each of {groups} groups"
     return Tile("Block size", f"{engine.block_size} tokens", note)
 
 

@@ -94,14 +94,15 @@ class _Server:
         assert served.engine is not None, "the thread has started"
         engine, config = served.engine, served.engine.config
         runner = engine.description
-        kv_mib = config.total_blocks * config.block_size * runner.bytes_per_token / 2**20
+        num_tokens = config.total_blocks // engine.span.num_groups * config.block_size
+        kv_mib = num_tokens * runner.bytes_per_token / 2**20
         kind = f"{runner.runner}, {runner.kv_format}"
         _log.info("%s (%s), ready in %.1f s", runner.model, kind, seconds)
         _log.info(
             "pool of %d blocks of %d tokens: %d tokens, %.0f MiB; context %d, batch %d, queue %d",
             config.total_blocks,
             config.block_size,
-            config.total_blocks * config.block_size,
+            num_tokens,
             kv_mib,
             engine.max_context,
             config.max_batch,

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from engine.block_pool import BlockPool
-from engine.block_table import NULL_BLOCK
+from engine.block_table import held_of
 from engine.scheduler import Scheduler
 from engine.sequence import Sequence
 
@@ -33,6 +33,7 @@ class Forking:
             parent.request,
             block_size=parent.block_table.block_size,
             tenant=parent.tenant,
+            num_groups=parent.block_table.num_groups,
         )
         child.root_id, child.parent_id = parent.root_id, parent.seq_id
         child.sample_index = sample_index
@@ -62,7 +63,7 @@ class Forking:
         common = 0
         while common < len(own) and own[common] == table[common]:
             common += 1
-        dropped = own[common:]
+        dropped = held_of(own[common:])
         del own[common:]
         if dropped:
             self._pool.free(seq.seq_id, dropped, seq.tenant, seq.tier)
@@ -74,13 +75,12 @@ class Forking:
         seq.token_ids = other.token_ids.copy()
         seq.num_tokens = other.num_tokens
         seq.num_computed_tokens = other.num_computed_tokens
-        num_null = theirs.num_null - len(table)
-        if num_null > 0:
-            table.block_ids += [NULL_BLOCK] * num_null
-        table.num_null = theirs.num_null
         missing = theirs.block_ids[len(table) :]
-        if missing:
-            self._pool.share(seq.seq_id, missing, table.block_ids, seq.tenant)
+        shared = held_of(missing)
+        if shared:
+            self._pool.share(seq.seq_id, shared, [], seq.tenant)
+        table.block_ids += missing
+        table.num_null = theirs.num_null
         seq.num_slots = other.num_slots
         seq.block_hashes = other.block_hashes.copy()
         seq.content_key = other.content_key

@@ -6,7 +6,7 @@ with it are null in their tables, and then they count on the blocks that it stil
 """
 
 from engine.block_pool import BlockPool
-from engine.block_table import NULL_BLOCK
+from engine.block_table import NULL_BLOCK, held_of
 from engine.lineup import group_of
 from engine.sequence import Sequence
 
@@ -26,8 +26,8 @@ def tokens_until_shared(seq: Sequence) -> int | None:
 def leave_places(seq: Sequence) -> None:
     """Let the table of a beam that just came back begin with what it will share, all null."""
     table = seq.block_table
-    table.block_ids = [NULL_BLOCK] * seq.num_shared_blocks
-    table.num_null = seq.num_shared_blocks
+    table.block_ids = [NULL_BLOCK] * (seq.num_shared_blocks * table.num_groups)
+    table.num_null = len(table.block_ids)
 
 
 def join(seq: Sequence, first: Sequence, pool: BlockPool) -> None:
@@ -36,10 +36,10 @@ def join(seq: Sequence, first: Sequence, pool: BlockPool) -> None:
     Nothing happens unless both stand there: the first one goes on in the same step.
     """
     table, theirs = seq.block_table, first.block_table
-    start, end = theirs.num_null, table.num_null
     stand_there = seq.num_computed_tokens == first.num_computed_tokens == shared_tokens(seq)
-    if stand_there and start < end:
-        kept = theirs.block_ids[start:end]
-        pool.share(seq.seq_id, kept, [], seq.tenant)
-        table.block_ids[start:end] = kept
-        table.num_null = start
+    if not stand_there or table.num_null == theirs.num_null:
+        return
+    shared = theirs.block_ids[: seq.num_shared_blocks * table.num_groups]
+    pool.share(seq.seq_id, held_of(shared), [], seq.tenant)
+    table.block_ids[: len(shared)] = shared
+    table.num_null = theirs.num_null

@@ -14,12 +14,9 @@ if TYPE_CHECKING:
 class TableGrowth:
     """Grows tables, and copies a shared block before somebody writes into it."""
 
-    def __init__(
-        self, pool: BlockPool, *, block_size: int, recorder: "Recorder | None" = None
-    ) -> None:
+    def __init__(self, pool: BlockPool, *, recorder: "Recorder | None" = None) -> None:
         self.num_copied = 0
         self._pool = pool
-        self._block_size = block_size
         self._recorder = recorder
 
     def reach(self, seq: Sequence, num_new: int, plan: StepPlan) -> AllocationRefusal | None:
@@ -39,7 +36,7 @@ class TableGrowth:
         if shared:
             self._copy(seq, shared, answer[: len(shared)], plan)
         table += answer[len(shared) :]
-        seq.num_slots = len(table) * self._block_size
+        seq.num_slots = seq.block_table.num_slots
         seq.shares_tail = False
         return None
 
@@ -50,9 +47,10 @@ class TableGrowth:
 
     def _unfit(self, seq: Sequence, num_new: int) -> tuple[list[int], int]:
         """Return the places of the shared blocks to be written, and how many blocks are lacking."""
-        table, size, counts = seq.block_table.block_ids, self._block_size, self._pool.counts
-        first = seq.num_computed_tokens // size
-        end = (seq.num_computed_tokens + num_new - 1) // size + 1
+        table, counts = seq.block_table.block_ids, self._pool.counts
+        size, groups = seq.block_table.block_size, seq.block_table.num_groups
+        first = seq.num_computed_tokens // size * groups
+        end = ((seq.num_computed_tokens + num_new - 1) // size + 1) * groups
         shared = [i for i in range(first, min(end, len(table))) if counts[table[i]] > 1]
         return shared, max(end - len(table), 0)
 

@@ -19,11 +19,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from engine.block_table import blocks_for
 from engine.errors import EngineError
+from engine.model.group_batches import pack_groups
 from engine.model.kv_formats import KV_FORMATS
 from engine.model.open_model import BUILT_IN, OpenedModel, open_model
 from engine.model.paged_model import CacheSettings, build_model
-from engine.model.step_batch import pack_step
 from engine.request import Request
 from engine.sequence import Sequence as EngineSequence
 
@@ -60,8 +61,12 @@ def text_logits(model: OpenedModel, token_ids: Sequence[int], settings: CacheSet
     while sequence.num_computed_tokens < len(token_ids):
         done = sequence.num_computed_tokens
         num_new = min(CHUNK_TOKENS, len(token_ids) - done) if done else 1
-        batch = pack_step(
-            [sequence], [num_new], block_size=settings.block_size, device=built.device
+        batch = pack_groups(
+            [sequence],
+            [num_new],
+            groups=model.config.kv_groups,
+            block_size=settings.block_size,
+            device=built.device,
         )
         every_row = torch.arange(num_new, device=built.device)
         logits.append(built.model.forward(dataclasses.replace(batch, sampled_rows=every_row)))
@@ -82,7 +87,7 @@ def measure(
     found: list[Quality] = []
     exact: Tensor | None = None
     for name, block_size in runs:
-        num_blocks = -(-len(token_ids) // block_size)
+        num_blocks = len(model.config.kv_groups) * blocks_for(len(token_ids), block_size)
         logits = text_logits(model, token_ids, CacheSettings(num_blocks, block_size, name))
         exact = logits if exact is None else exact
         found.append(_judge(model, token_ids, logits, exact, name, block_size))

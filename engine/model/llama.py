@@ -8,6 +8,7 @@ Source: Touvron et al. 2023 (arXiv:2302.13971); rotary embedding in its interlea
 2021 (arXiv:2104.09864) section 3.4.2, one complex product for all query and key heads.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -16,7 +17,7 @@ from torch.nn import functional
 
 from engine.model.attention import AttentionBackend, PagedAttention
 from engine.model.kv_tensors import KvShape, KvTensors
-from engine.model.layer_windows import LayerWindows
+from engine.model.layer_windows import KvGroup, LayerWindows, kv_groups
 from engine.model.projection import Projection, output_head, projection
 from engine.model.rotary import RopeScaling, rotary_table, rotate_in_place
 from engine.model.step_batch import StepBatch
@@ -54,9 +55,18 @@ class LlamaConfig:
             return LayerWindows(of_some_layers=self.sliding_window)
         return LayerWindows(of_all_layers=self.sliding_window)
 
+    @property
+    def kv_groups(self) -> tuple[KvGroup, ...]:
+        """Which layers lie together in a block; a window as long as the context is none."""
+        window = self.sliding_window
+        if window is not None and window >= self.max_context:
+            window = None
+        return kv_groups(self.num_layers, full_layers=self.full_layers, window=window)
+
     def cache_shape(self, *, num_blocks: int, block_size: int) -> KvShape:
-        """Return the shape of a KV cache for this model."""
-        return KvShape(self.num_layers, num_blocks, block_size, self.num_kv_heads, self.head_dim)
+        """Return the shape of a KV cache for this model; its layers are those of one group."""
+        size = len(self.kv_groups[0].layers)
+        return KvShape(size, num_blocks, block_size, self.num_kv_heads, self.head_dim)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,8 +136,7 @@ class LlamaModel:
         weights: LlamaWeights,
         kv: KvTensors,
         *,
-        attention: AttentionBackend | None = None,
-        window_attention: AttentionBackend | None = None,
+        attention: Sequence[AttentionBackend] = (),
     ) -> None:
         """Take what belongs together.
 
@@ -135,20 +144,23 @@ class LlamaModel:
             config: Sizes.
             weights: What the sizes are of.
             kv: The cache.
-            attention: How to attend; by default in plain torch.
-            window_attention: The same for the layers with a window, where some have none: each
-                prepares for tables of its own.
+            attention: How each KV group attends, as each prepares for tables of its own; by
+                default in plain torch.
         """
         self.config = config
         # Not the weights themselves: what was packed can be let go once it is loaded.
         self._embedding, self._norm = weights.embedding, weights.norm
         self._layers = [_Layer.of(layer) for layer in weights.layers]
-        self._attention = attention or PagedAttention(kv, num_heads=config.num_heads)
-        self._window_attention = self._attention
-        if config.windows.are_mixed:
-            self._window_attention = window_attention or PagedAttention(
-                kv, num_heads=config.num_heads
-            )
+        groups = config.kv_groups
+        self._attention = attention or [
+            PagedAttention(kv, num_heads=config.num_heads) for _ in groups
+        ]
+        # Where each layer's keys and values lie: in which group, and where in its blocks.
+        self._places = {
+            layer: (number, place)
+            for number, group in enumerate(groups)
+            for place, layer in enumerate(group.layers)
+        }
         self._rotation = rotary_table(
             config.head_dim, config.max_context, base=config.rope_base, scaling=config.rope_scaling
         ).to(weights.embedding.device)
@@ -181,9 +193,8 @@ class LlamaModel:
         return self._project_to_vocabulary(normed).float()
 
     def _reserve(self, batch: StepBatch) -> Workspace:
-        self._attention.prepare(batch)
-        if batch.windowed is not None:
-            self._window_attention.prepare(batch.windowed)
+        for attention, seen in zip(self._attention, (batch, *batch.others), strict=True):
+            attention.prepare(seen)
         if batch.num_tokens > self._workspace.num_tokens:
             self._workspace = Workspace(self.config, self._embedding, batch.num_tokens)
         return self._workspace
@@ -204,12 +215,11 @@ class LlamaModel:
         rotate_in_place(heads[:, :num_rotated], rotation)
         query = heads[:, : config.num_heads]
         key, value = heads[:, config.num_heads : num_rotated], heads[:, num_rotated:]
-        attention, seen = self._attention, batch
-        if batch.windowed is not None and index not in config.full_layers:
-            attention, seen = self._window_attention, batch.windowed
-        attention.store(index, key=key, value=value, slots=batch.slots)
+        group, place = self._places[index]
+        attention, seen = self._attention[group], batch.others[group - 1] if group else batch
+        attention.store(place, key=key, value=value, slots=seen.slots)
         attended = space.attended[:num]
-        attention(index, seen, query=query, key=key, value=value, out=attended)
+        attention(place, seen, query=query, key=key, value=value, out=attended)
         return attended
 
     def _add_mlp(self, layer: _Layer, hidden: Tensor) -> Tensor:

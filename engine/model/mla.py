@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from engine.model.layer_windows import LayerWindows
+from engine.model.layer_windows import KvGroup, LayerWindows, kv_groups
 from engine.model.mla_attention import LatentAttention, LatentHeads
 from engine.model.mla_cache import LatentCache, LatentShape
 from engine.model.projection import output_head
@@ -52,6 +52,11 @@ class MlaConfig:
     def windows(self) -> LayerWindows:
         """Every layer attends to all positions."""
         return LayerWindows()
+
+    @property
+    def kv_groups(self) -> tuple[KvGroup, ...]:
+        """All layers lie together in a block."""
+        return kv_groups(self.num_layers, full_layers=(), window=None)
 
     @property
     def query_dim(self) -> int:

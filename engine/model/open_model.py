@@ -77,7 +77,8 @@ class OpenedModel:
         """
         own = self.weights.embedding.dtype
         named = format_of_dtype(own) if format_name is None else kv_format(format_name)
-        return self.config.cache_shape(num_blocks=1, block_size=1).bytes_per_token(named)
+        of_group = self.config.cache_shape(num_blocks=1, block_size=1).bytes_per_token(named)
+        return len(self.config.kv_groups) * of_group
 
 
 def open_model(

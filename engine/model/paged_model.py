@@ -140,12 +140,11 @@ def build_model(config: ModelConfig, weights: ModelWeights, settings: CacheSetti
         num_host_blocks=settings.num_host_blocks,
         device=device,
     )
-    # Each prepares for tables of its own, so layers with a window beside others need a second one.
-    attention, window_attention = (
-        attention_named(settings.attention, kv, num_heads=config.num_heads) if wanted else None
-        for wanted in (True, config.windows.are_mixed)
-    )
-    model = LlamaModel(config, weights, kv, attention=attention, window_attention=window_attention)
+    attention = [
+        attention_named(settings.attention, kv, num_heads=config.num_heads)
+        for _ in config.kv_groups
+    ]
+    model = LlamaModel(config, weights, kv, attention=attention)
     return BuiltModel(model, kv, device)
 
 

@@ -12,7 +12,7 @@ begin at the first block that is seen: what lies behind the window, freed or not
 
 from collections.abc import Sequence as Run
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -97,7 +97,7 @@ class StepBatch:
 
     Attributes:
         window: How many positions a row sees, its own included; None for all.
-        windowed: The same rows as the layers with a window see them, where a model has both kinds.
+        others: The same rows as each further KV group has and sees them.
     """
 
     token_ids: Tensor
@@ -108,7 +108,7 @@ class StepBatch:
     groups: list[DecodeGroup]
     chunks: list[PrefillChunk]
     window: int | None = None
-    windowed: "StepBatch | None" = None
+    others: "tuple[StepBatch, ...]" = ()
 
     @property
     def num_tokens(self) -> int:
@@ -130,6 +130,33 @@ class _Span(NamedTuple):
     num_blocks: int
 
 
+class TablePart(NamedTuple):
+    """Every `num_groups`-th entry of a table, from the `group`-th on: those of one KV group."""
+
+    group: int
+    num_groups: int
+
+    def of(self, sequence: RunnableSequence, span: _Span) -> Integers:
+        """Return the blocks of a sequence that its rows see."""
+        start = span.first_block * self.num_groups + self.group
+        end = (span.first_block + span.num_blocks) * self.num_groups
+        block_ids = sequence.block_table.block_ids[start : end : self.num_groups]
+        table = np.array(block_ids, np.int64)
+        # A null entry (-1) lies behind every row's window; block 0 stands in, and is masked.
+        return np.maximum(table, 0) if span.first_block else table
+
+
+WHOLE_TABLE: Final = TablePart(0, 1)
+
+
+class _Sizes(NamedTuple):
+    """What a packer goes by."""
+
+    block_size: int
+    window: int | None
+    cache_rounds: bool
+
+
 def pack_step(
     sequences: Run[RunnableSequence],
     num_new_tokens: Run[int],
@@ -138,6 +165,7 @@ def pack_step(
     device: torch.device,
     window: int | None = None,
     cache_rounds: bool = False,
+    table: TablePart = WHOLE_TABLE,
 ) -> StepBatch:
     """Lay out a step. Every sequence runs its new tokens from its computed ones on.
 
@@ -149,6 +177,7 @@ def pack_step(
         window: How many positions a row sees; the order of rows does not depend on it.
         cache_rounds: Whether what is read back differs from what was stored. Then a chunk that
             starts its sequence reads its rows back as well, lest answers depend on where it ends.
+        table: Which entries of the sequences' tables are of this group of layers.
     """
     order = sorted(
         range(len(sequences)),
@@ -162,7 +191,9 @@ def pack_step(
         num_blocks = -(-(first + num_new) // block_size) - first_block
         spans.append(_Span(index, start, start + num_new, first, first_block, num_blocks))
     grouped = _group_decodes(spans)
-    packer = _Packer(sequences, spans, block_size, window, cache_rounds)
+    tables = {span.plan_idx: table.of(sequences[span.plan_idx], span) for span in spans}
+    sizes = _Sizes(block_size, window, cache_rounds)
+    packer = _Packer(sequences, spans, tables, sizes)
     return packer.pack(grouped, device)
 
 
@@ -196,14 +227,11 @@ class _Packer:
         self,
         sequences: Run[RunnableSequence],
         spans: list[_Span],
-        block_size: int,
-        window: int | None,
-        cache_rounds: bool,
+        tables: dict[int, Integers],
+        sizes: _Sizes,
     ) -> None:
-        self._sequences, self._spans = sequences, spans
-        self._cache_rounds = cache_rounds
-        self._block_size, self._window = block_size, window
-        self._tables = {span.plan_idx: self._table(span) for span in spans}
+        self._sequences, self._spans, self._tables = sequences, spans, tables
+        self._block_size, self._window, self._cache_rounds = sizes
 
     def pack(self, groups: list[list[_Span]], device: torch.device) -> StepBatch:
         sampled = [span for span in self._spans if self._reaches_end(span)]
@@ -241,13 +269,6 @@ class _Packer:
 
     def _reads_back(self, chunk: _Span) -> bool:
         return chunk.first > 0 or self._cache_rounds
-
-    def _table(self, span: _Span) -> Integers:
-        end = span.first_block + span.num_blocks
-        block_ids = self._sequences[span.plan_idx].block_table.block_ids[span.first_block : end]
-        table = np.array(block_ids, np.int64)
-        # A null entry (-1) lies behind every row's window; block 0 stands in, and is masked.
-        return table if self._window is None else np.maximum(table, 0)
 
     def _reaches_end(self, span: _Span) -> bool:
         return span.first + span.end - span.start == self._sequences[span.plan_idx].num_tokens

@@ -1,12 +1,12 @@
 """The runner that runs a real model: a step's plan in, sampled tokens out."""
 
-import dataclasses
 import time
 
 import torch
 
 from engine.block_moves import apply_moves
 from engine.errors import StepMemoryError
+from engine.model.group_batches import pack_groups
 from engine.model.paged_model import (
     CacheSettings,
     ModelConfig,
@@ -14,7 +14,7 @@ from engine.model.paged_model import (
     PagedCache,
     build_model,
 )
-from engine.model.step_batch import StepBatch, pack_step
+from engine.model.step_batch import StepBatch
 from engine.model.step_sampler import StepSampler
 from engine.runner import NO_TOKEN, RunnerDescription, StepPlan, StepResult
 
@@ -50,7 +50,7 @@ class TorchRunner:
             AttentionUnavailableError: The attention asked for cannot run here.
             KvFormatError: No format of that name here.
         """
-        self._config = config
+        self._config, self._groups = config, config.kv_groups
         settings = CacheSettings(num_blocks, block_size, kv_format, num_host_blocks, attention)
         built = build_model(config, weights, settings)
         self._model, self._kv, self._device = built.model, built.cache, built.device
@@ -89,19 +89,12 @@ class TorchRunner:
         return result
 
     def _pack(self, plan: StepPlan) -> StepBatch:
-        batch = self._pack_under(plan, self._config.windows.of_all_layers)
-        if self._config.windows.are_mixed:
-            windowed = self._pack_under(plan, self._config.windows.of_some_layers)
-            batch = dataclasses.replace(batch, windowed=windowed)
-        return batch
-
-    def _pack_under(self, plan: StepPlan, window: int | None) -> StepBatch:
-        return pack_step(
+        return pack_groups(
             plan.sequences,
             plan.num_new_tokens,
+            groups=self._groups,
             block_size=self._kv.shape.block_size,
             device=self._device,
-            window=window,
             cache_rounds=self._kv.rounds,
         )
 
@@ -111,11 +104,12 @@ class TorchRunner:
             runner="torch",
             model=self._config.name,
             kv_format=self._kv.format.name,
-            bytes_per_token=self._kv.shape.bytes_per_token(self._kv.format),
+            # Every group takes a block for the token, filled with its layers or not.
+            bytes_per_token=len(self._groups) * self._kv.shape.bytes_per_token(self._kv.format),
             eos_token_ids=self._eos_token_ids,
             vocab_size=self._config.vocab_size,
             max_context=self._config.max_context,
-            # Where any layer attends to all positions, no block may be given back.
             mask="causal, mixed windows" if self._config.windows.are_mixed else "causal",
             sliding_window=self._config.windows.of_all_layers,
+            group_windows=tuple(group.window for group in self._groups),
         )

@@ -37,12 +37,9 @@ class ServedModel:
         holds no more than a window needs, if there is one.
         """
         pool = self.num_blocks if most_blocks is None else min(most_blocks, self.num_blocks)
-        most, size = self.span.most_held, self.span.block_size
-        if most is not None and num_sequences * most <= pool:
+        longest = self.span.longest(
+            pool, num_prompt_tokens=num_prompt_tokens, num_sequences=num_sequences
+        )
+        if longest is None:
             longest = self.max_context
-        elif num_sequences == 1:
-            longest = pool * size
-        else:
-            shared = num_prompt_tokens // size
-            longest = (shared + (pool - shared) // num_sequences) * size
         return max(min(self.max_context, longest) - num_prompt_tokens, 1)

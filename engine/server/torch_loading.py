@@ -104,6 +104,7 @@ def memory_request(
     memory, source = _memory(options, device, free, of_weights)
     cache = model.config.cache_shape(num_blocks=1, block_size=1)
     per_token = {name: cache.bytes_per_token(each) for name, each in KV_FORMATS.items()}
+    windows = tuple(group.window for group in model.config.kv_groups)
     computed_in = format_of_dtype(model.weights.embedding.dtype)
     context = min(options.max_context or model.config.max_context, model.config.max_context)
     reserves = [Reserve("weights", of_weights), _activations(options, model)]
@@ -119,11 +120,15 @@ def memory_request(
         max_context=context,
         reserves=tuple(reserves),
         # Attention in torch gathers one layer at a time, of all blocks in use at the most.
-        workspace_bytes_per_token=per_token[computed_in.name] // model.config.num_layers,
-        window=model.config.windows.of_all_layers,
+        workspace_bytes_per_token=per_token[computed_in.name]
+        // len(model.config.kv_groups[0].layers),
+        windows=windows,
         chunk_tokens=options.token_budget,
         num_blocks=options.num_blocks or None,
-        most_blocks=BATCHES_OF_USE * options.max_batch * blocks_for(context, options.block_size),
+        most_blocks=BATCHES_OF_USE
+        * options.max_batch
+        * len(windows)
+        * blocks_for(context, options.block_size),
         source=source,
     )
 

@@ -20,9 +20,10 @@ class SimulatedRunner:
         max_context: int = 131_072,
         bytes_per_token: int = 131_072,
         sliding_window: int | None = None,
+        group_windows: tuple[int | None, ...] = (),
         seed: int = 0,
     ) -> None:
-        """Simulate a model with these limits; a window frees blocks, but does not change costs."""
+        """Simulate a model with these limits; windows free blocks, but do not change costs."""
         self._clock = clock
         self._cost = cost or CostModel()
         self._noise = CostNoise(self._cost.noise_ratio, seed=seed)
@@ -35,6 +36,7 @@ class SimulatedRunner:
             vocab_size=0,
             max_context=max_context,
             sliding_window=sliding_window,
+            group_windows=group_windows,
         )
 
     def execute(self, plan: StepPlan) -> StepResult:

@@ -12,9 +12,12 @@ COST = CostModel(base_ns=10_000_000)
 
 
 def make_engine(
-    *, clock=None, recorder=None, keyframes=None, faults=None, window=None, **settings
+    *, clock=None, recorder=None, keyframes=None, faults=None, window=None, groups=(), **settings
 ) -> Engine:
-    """Return a small simulated engine: 16 blocks of 4 slots, 4 sequences at once."""
+    """Return a small simulated engine: 16 blocks of 4 slots, 4 sequences at once.
+
+    Its model has a `window` in all layers, or `groups` of layers with a window each or None.
+    """
     chosen = {
         "total_blocks": 16,
         "block_size": 4,
@@ -28,7 +31,7 @@ def make_engine(
     clock = clock or VirtualClock()
     return Engine(
         EngineConfig(**chosen),
-        SimulatedRunner(clock, cost=COST, sliding_window=window),
+        SimulatedRunner(clock, cost=COST, sliding_window=window, group_windows=groups),
         clock=clock,
         recorder=recorder,
         keyframes=keyframes,

@@ -108,10 +108,10 @@ class PlainLedger:
             table.remove(block)
 
     def on_copy_on_write(self, owner, pairs, flags, aux):
+        assert self.tables[owner][-(len(pairs) // 2) :] == pairs[1::2]  # one for each KV group
         for source, target in zip(pairs[::2], pairs[1::2], strict=True):
             assert self.counts[source] > 1, "the last holder writes in place"
             assert self.counts[target] == 1
-            assert self.tables[owner][-1] == target
             assert source in self.tables[owner]
             self.copied[owner].append(source)
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from agent.ledger.delta import RunShape
 from agent.ledger.ledger import Ledger
+from engine.block_table import NULL_BLOCK
 from engine.clock import VirtualClock
 from engine.policy.scheduling_policy import SchedulingPolicy
 from engine.policy.victims import Why
@@ -24,6 +25,26 @@ MIB = 2**20
 def policed_engine(*, clock=None, policy=None, **settings):
     """Return a small engine whose policy has the given fields."""
     return make_engine(clock=clock, policy=SchedulingPolicy(**(policy or {})), **settings)
+
+
+# Models without a window, with one in all layers, and with one in some of their KV groups.
+WINDOWS = (
+    {},
+    {"window": 1},
+    {"window": 5},
+    {"window": 14},
+    {"groups": (None, 6)},
+    {"groups": (None, None, 1)},
+    {"groups": (None, 3, 3)},
+)
+
+
+def with_windows(settings):
+    """Merge what was drawn of WINDOWS into an engine's settings; the tree knows no groups."""
+    windows = settings.pop("windows")
+    if "groups" in windows and settings["prefix_index"] == "radix":
+        settings["prefix_index"] = "hash"
+    return settings | windows
 
 
 def ask(
@@ -202,10 +223,14 @@ def check_waits(scheduler):
 
 
 def check_spans(engine):
-    """Under a window nobody holds more than window and one step's tokens need."""
-    most = engine.span.most_held
+    """In a group with a window nobody holds more than window and one step's tokens need."""
+    windows = engine.span.windows
     for seq in engine._scheduler.running:
-        assert most is None or len(seq.block_table.held_ids) <= most
+        for group, window in enumerate(windows):
+            entries = seq.block_table.block_ids[group :: len(windows)]
+            num_held = len(entries) - entries.count(NULL_BLOCK)
+            most = len(entries) if window is None else engine.span.most_under(window)
+            assert num_held <= most
 
 
 def check_numbers(engine):

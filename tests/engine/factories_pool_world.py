@@ -115,7 +115,7 @@ class PoolWorld:
         self.swapper = Swapper(
             self.pool, self.host_pool, TableSpan(BLOCK_SIZE), self.ledger, self.index
         )
-        self.growth = TableGrowth(self.pool, block_size=BLOCK_SIZE, recorder=self.ledger)
+        self.growth = TableGrowth(self.pool, recorder=self.ledger)
         self.memory = Memory(num_blocks, num_host_blocks)
         self.waiting, self.running, self.swapped = {}, {}, {}
         self.slid = False  # whether any table has slid out of a window
@@ -211,7 +211,7 @@ class PoolWorld:
     def slide(self, seq, window):
         """Give back what lies behind a window."""
         self.slid = True
-        SlidingWindow(TableSpan(BLOCK_SIZE, window), self.pool).slide(seq)
+        SlidingWindow(TableSpan(BLOCK_SIZE, (window,)), self.pool).slide(seq)
 
     def all_running(self):
         return list(self.running.values())

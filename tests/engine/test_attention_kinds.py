@@ -86,15 +86,18 @@ def tokens(num, seed=3):
     return torch.randint(0, 512, (num,), generator=generator).tolist()
 
 
-def forget_behind(runner, sequence, window):
+def forget_behind(runner, sequence, windows):
     """Do what the engine does: null the blocks that no later token sees, and reuse them."""
-    num_passed = max(0, sequence.num_computed_tokens + 1 - window) // BLOCK_SIZE
     table = sequence.block_table.block_ids
-    for index in range(num_passed):
-        if table[index] >= 0:
-            for layer in (*runner.kv.keys, *runner.kv.values):
-                layer[table[index]] = 1e4
-            table[index] = -1
+    for group, window in enumerate(windows):
+        if window is None:
+            continue
+        num_passed = max(0, sequence.num_computed_tokens + 1 - window) // BLOCK_SIZE
+        for index in range(group, num_passed * len(windows), len(windows)):
+            if table[index] >= 0:
+                for layer in (*runner.kv.keys, *runner.kv.values):
+                    layer[table[index]] = 1e4
+                table[index] = -1
 
 
 CASES = [
@@ -117,14 +120,15 @@ def test_chunks_and_decodes_give_the_plain_models_logits(kind, window, full_laye
     config = config_of(kind, sliding_window=window, full_layers=frozenset(full_layers))
     weights = random_weights(7, config)
     token_ids = tokens(45)
-    runner = runner_of((config, weights), block_size=BLOCK_SIZE, num_blocks=16)
-    sequence = sequence_of(token_ids, blocks=[5, 1, 9, 0, 3, 12], block_size=BLOCK_SIZE)
+    windows = [group.window for group in config.kv_groups]
+    runner = runner_of((config, weights), block_size=BLOCK_SIZE, num_blocks=20)
+    blocks = [5, 1, 9, 0, 3, 12, *range(13, 20), 2, 4, 6, 8, 7][: 6 * len(windows)]
+    sequence = sequence_of(token_ids, blocks=blocks, block_size=BLOCK_SIZE)
 
     # A first chunk longer than most windows, another over it, then single tokens.
     for num_new in (20, 17, 1, 1, 1, 1, 1, 1, 1, 1):
         logits = step_logits(runner, sequence, num_new)
-        if config.windows.of_all_layers is not None:
-            forget_behind(runner, sequence, config.windows.of_all_layers)
+        forget_behind(runner, sequence, windows)
 
     expected = plain_logits(config, weights, token_ids)
     assert sequence.num_computed_tokens == 45
@@ -173,7 +177,7 @@ def test_tables_under_a_window_begin_where_the_window_does():
     assert (group.mask.flatten() == 0).nonzero().flatten().tolist() == list(range(7, 17))
 
 
-def test_the_description_gives_a_window_only_where_blocks_may_be_given_back():
+def test_the_description_gives_the_window_of_each_group_of_layers():
     def described(**changes):
         config = config_of(**changes)
         return runner_of((config, random_weights(1, config))).describe()
@@ -182,6 +186,7 @@ def test_the_description_gives_a_window_only_where_blocks_may_be_given_back():
     assert described(sliding_window=32).sliding_window == 32
     mixed = described(sliding_window=32, full_layers=frozenset({1}))
     assert (mixed.sliding_window, mixed.mask) == (None, "causal, mixed windows")
+    assert mixed.windows == (None, 32, 32)
 
 
 def test_a_model_with_a_window_runs_in_the_engine_as_alone():

@@ -96,8 +96,9 @@ def plain_logits(config, tensors, token_ids, *, frequencies=None, window_of=lamb
 def served_logits(folder, token_ids):
     """The same through the loader and the paged runner: two chunks, then single tokens."""
     model = open_model(str(folder))
-    runner = TorchRunner(model.config, model.weights, num_blocks=12, block_size=BLOCK_SIZE)
-    sequence = sequence_of(token_ids, blocks=[5, 1, 9, 0, 3, 7], block_size=BLOCK_SIZE)
+    runner = TorchRunner(model.config, model.weights, num_blocks=24, block_size=BLOCK_SIZE)
+    blocks = [5, 1, 9, 0, 3, 7, *range(10, 24)][: 6 * len(model.config.kv_groups)]
+    sequence = sequence_of(token_ids, blocks=blocks, block_size=BLOCK_SIZE)
     for num_new in (20, len(token_ids) - 24, 1, 1, 1, 1):
         logits = runner._model.forward(runner._pack(StepPlan(0, [sequence], [num_new])))
         sequence.num_computed_tokens += num_new

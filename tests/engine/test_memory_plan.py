@@ -41,7 +41,7 @@ def make_request(**fields):
 
 
 def test_a_windowed_context_needs_what_window_and_one_step_hold():
-    request = make_request(max_context=1_000_000, window=4_096, chunk_tokens=2_048)
+    request = make_request(max_context=1_000_000, windows=(4_096,), chunk_tokens=2_048)
 
     plan = plan_memory(request)
 

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.policy.scheduling_policy import PreemptionPolicy, TenantPolicy, TierPolicy
-from tests.engine.factories_policy import MS, SECOND, Watched, ask
+from tests.engine.factories_policy import MS, SECOND, WINDOWS, Watched, ask, with_windows
 
 TENANTS = {"capped": TenantPolicy(max_blocks=10), "sure": TenantPolicy(reserved_blocks=4)}
 SETTINGS = st.fixed_dictionaries(
@@ -16,7 +16,7 @@ SETTINGS = st.fixed_dictionaries(
         "token_budget": st.sampled_from([8, 24]),
         "watermark_ratio": st.sampled_from([0.0, 0.2]),
         "prefix_index": st.sampled_from(["hash", "radix", "off"]),
-        "window": st.sampled_from([None, 1, 6, 17]),
+        "windows": st.sampled_from(WINDOWS),
         "host_blocks": st.just(12),
         "preemption": st.sampled_from(list(PreemptionPolicy)),
         "policy": st.fixed_dictionaries(
@@ -30,7 +30,7 @@ SETTINGS = st.fixed_dictionaries(
             }
         ),
     }
-)
+).map(with_windows)
 REQUESTS = st.builds(
     ask,
     prompt_tokens=st.integers(1, 20),

@@ -18,7 +18,7 @@ from hypothesis.stateful import (
 )
 
 from engine.policy.scheduling_policy import PreemptionPolicy, TenantPolicy, TierPolicy
-from tests.engine.factories_policy import MS, Watched, ask
+from tests.engine.factories_policy import MS, WINDOWS, Watched, ask, with_windows
 
 TENANTS = {
     "capped": TenantPolicy(max_blocks=11, weight=2),
@@ -51,11 +51,11 @@ ENGINES = st.fixed_dictionaries(
         "prefix_index": st.sampled_from(["hash", "radix", "off"]),
         "host_blocks": st.sampled_from([8, 30]),
         "preemption": st.sampled_from(list(PreemptionPolicy)),
-        "window": st.sampled_from([None, 1, 5, 14]),
+        "windows": st.sampled_from(WINDOWS),
         "audit_interval_ns": st.just(50 * MS),
         "policy": POLICIES,
     }
-)
+).map(with_windows)
 SAMPLING = st.sampled_from([{}, {}, {}, {"n": 2}, {"n": 1, "best_of": 3}, {"beam_width": 2}])
 REQUESTS = st.builds(
     ask,

@@ -38,7 +38,7 @@ def longest_prompt_engine(**settings):
 @pytest.mark.parametrize("window", [1, 2, 4, 5, 9, 14])
 @pytest.mark.parametrize("budget", [4, 7, 8, 13])
 def test_a_span_is_what_window_and_chunk_can_touch_at_any_position(window, budget):
-    span = TableSpan(BLOCK, window, budget)
+    span = TableSpan(BLOCK, (window,), budget)
 
     touched = [
         (computed + budget - 1) // BLOCK - max(computed + 1 - window, 0) // BLOCK + 1
@@ -50,7 +50,7 @@ def test_a_span_is_what_window_and_chunk_can_touch_at_any_position(window, budge
 
 @pytest.mark.parametrize(("window", "budget"), [(1, 5), (9, 8), (16, 4), (6, 12)])
 def test_a_prompt_many_times_the_pool_runs_in_what_its_window_needs(window, budget):
-    most = TableSpan(BLOCK, window, budget).most_held
+    most = TableSpan(BLOCK, (window,), budget).most_held
     engine = longest_prompt_engine(window=window, token_budget=budget, total_blocks=most)
     engine.submit(make_request(prompt_tokens=500, max_tokens=20))
 
@@ -156,7 +156,7 @@ def test_beams_of_a_prompt_longer_than_the_pool_come_back_after_they_gave_way(
 ):
     window, prompt = 7, seeded_prompt(5, 58)
     sampling = SamplingParams(max_tokens=16, n=3, beam_width=3, ignore_eos=True)
-    total = 3 * TableSpan(BLOCK, window, token_budget).most_held
+    total = 3 * TableSpan(BLOCK, (window,), token_budget).most_held
     config = EngineConfig(
         total_blocks=total,
         block_size=BLOCK,
@@ -187,7 +187,7 @@ def test_a_client_that_names_no_length_may_have_the_context_where_the_window_fit
         model = ServedModel(("m",), None, 0, max_context=900, num_blocks=8, span=span)
         return model.room(100, **{"num_sequences": 1, **asked})
 
-    assert room(TableSpan(BLOCK, 9, 8)) == 800
-    assert room(TableSpan(BLOCK, 9, 8), num_sequences=2) == 1
-    assert room(TableSpan(BLOCK, 40, 8)) == 1
+    assert room(TableSpan(BLOCK, (9,), 8)) == 800
+    assert room(TableSpan(BLOCK, (9,), 8), num_sequences=2) == 1
+    assert room(TableSpan(BLOCK, (40,), 8)) == 1
     assert room(TableSpan(64)) == 8 * 64 - 100
