@@ -8,6 +8,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from agent.kv_groups import StatedGroups
+
 
 @dataclass(frozen=True, slots=True)
 class Waiter:
@@ -94,8 +96,10 @@ def _that_fit(line: list[Waiter], available_blocks: int) -> list[int]:
     return fitting
 
 
-def needed_blocks(stated: int | None, prompt_tokens: int | None, block_size: int) -> int | None:
+def needed_blocks(
+    stated: int | None, prompt_tokens: int | None, block_size: int, groups: StatedGroups
+) -> int | None:
     """Return what a waiting sequence needs: as the engine stated, else for its prompt."""
     if stated is not None or prompt_tokens is None:
         return stated
-    return -(-prompt_tokens // block_size)
+    return groups.most_blocks(prompt_tokens, 0, block_size)

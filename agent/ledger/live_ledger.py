@@ -96,7 +96,7 @@ def _head_of_line(core: LedgerCore) -> HeadOfLine | None:
     if not any(core.requests.blockers.behind.values()):
         return None
     waiting = [state for state in core.requests.live.values() if state.cause]
-    size = core.requests.block_size
+    size, groups = core.requests.block_size, core.requests.kv_groups
     return head_of_line(
         [
             Waiter(
@@ -104,7 +104,7 @@ def _head_of_line(core: LedgerCore) -> HeadOfLine | None:
                 arrived_ns=state.arrived_ns,
                 cause=CAUSE_LABELS[state.cause],
                 blocker=state.blocker,
-                needed_blocks=needed_blocks(state.needed_blocks, state.prompt_tokens, size),
+                needed_blocks=needed_blocks(state.needed_blocks, state.prompt_tokens, size, groups),
             )
             for state in waiting
         ],

@@ -1,10 +1,12 @@
 """What a run's pool and queue look like now: usage, leaks, the head of the line, tenants."""
 
+import json
 from typing import Any
 
 from sqlalchemy import Connection, text
 
 from agent.head_of_line import HeadOfLine, Waiter, head_of_line, needed_blocks
+from agent.kv_groups import StatedGroups
 from agent.pool_usage import LeakReport, PoolUsage, leak_report
 from agent.reads.health import read_leaks
 from agent.reads.models import TenantRow
@@ -65,9 +67,10 @@ def read_head_of_line(connection: Connection, run_key: int) -> HeadOfLine | None
         ),
         {"key": run_key},
     ).all()
-    now_ns = connection.execute(
-        text("SELECT last_event_at_ns FROM runs WHERE run_key=:key"), {"key": run_key}
-    ).scalar_one()
+    now_ns, stated = connection.execute(
+        text("SELECT last_event_at_ns, fingerprint FROM runs WHERE run_key=:key"), {"key": run_key}
+    ).one()
+    groups = StatedGroups.read(json.loads(stated))
     return head_of_line(
         [
             Waiter(
@@ -75,7 +78,9 @@ def read_head_of_line(connection: Connection, run_key: int) -> HeadOfLine | None
                 arrived_ns=each.arrived_at_ns or 0,
                 cause=each.wait_cause,
                 blocker=each.blocker or 0,
-                needed_blocks=needed_blocks(each.needed_blocks, each.prompt_tokens, block_size),
+                needed_blocks=needed_blocks(
+                    each.needed_blocks, each.prompt_tokens, block_size, groups
+                ),
             )
             for each in waiting
         ],
