@@ -115,6 +115,8 @@ class RadixTree:
 
     def attach(self, place: Place, key: bytes, blocks: list[int]) -> None:
         """Put blocks under their keys below a place, where nothing of them is yet."""
+        if not blocks:  # all slid out of a window
+            return
         node, n = place
         width = node.width
         if node.parent is None:

@@ -1,12 +1,20 @@
 """The strip's seven tiles: values with units, and a reason where one is missing."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from agent.reads.models import LatencySummary, RequestState, Series
 from dashboard.config import DashboardConfig
 from dashboard.frames.series import Window
-from dashboard.frames.strip import STRIP_METRICS, StripFacts, strip_of
+from dashboard.frames.strip import (
+    STRIP_METRICS,
+    StripFacts,
+    block_size,
+    bytes_per_token,
+    strip_of,
+)
 from tests.dashboard.factories_rows import engine_row, request_row
 
 SECOND = 1_000_000_000
@@ -61,6 +69,15 @@ def test_bytes_per_token_come_with_bytes_per_block():
     tile = tiles()["Bytes per token"]
 
     assert (tile.value, tile.note) == ("45 KiB", "720 KiB per block · fp32")
+
+
+def test_a_block_of_a_mixed_model_weighs_a_groups_share_of_a_token():
+    row = engine_row(NOW)
+    stated = {"kv_groups": 3, "windowed_kv_groups": 2, "most_windowed_blocks": 8}
+    mixed = replace(row, fingerprint={**row.fingerprint, **stated})
+
+    assert bytes_per_token(mixed).note == "240 KiB per block · fp32"
+    assert block_size(mixed).note.endswith("blocks; a token takes one in each of 3 groups")
 
 
 def test_refused_over_arrived_is_the_rejection_rate():

@@ -169,6 +169,20 @@ def test_two_that_compute_the_same_at_once_end_up_on_the_same_blocks():
     world.check()
 
 
+def test_what_slid_away_before_it_was_offered_leaves_no_scope_without_content():
+    world = PoolWorld("radix")
+    seq = run_through(world, [0, 0])
+    world.swap_out(seq)
+    world.pool.clear_cached()
+    world.swap_in(seq)
+    world.slide(seq, 1)
+
+    world.run(seq, 1, 0)
+
+    assert seq.block_table.num_null == 1
+    world.check()
+
+
 def test_the_last_block_of_a_wholly_kept_prompt_is_computed_anew_and_then_given_up():
     world = PoolWorld("radix")
     first = run_through(world, [1, 0, 1, 1])
