@@ -1,10 +1,11 @@
 """What an engine states of its KV groups says how many blocks tokens take and what they weigh."""
 
 import pytest
-from agent.ledger_delta import RunShape
 
 from agent.kv_groups import StatedGroups
-from agent.ledger import Ledger
+from agent.ledger.delta import RunShape
+from agent.ledger.ledger import Ledger
+from agent.ledger.state import decode_state, encode_map_of, encode_state
 from engine.clock import VirtualClock
 from engine.config import EngineConfig
 from engine.open_engine import JournalSettings, open_engine
@@ -63,4 +64,7 @@ def test_a_ledger_knows_how_many_blocks_a_request_of_a_mixed_model_may_still_nee
 
     # 20 blocks without a window, and ceil((6 + 8 - 2) / 4) + 1 in each group with one.
     assert ledger.core.requests.limit_blocks == 20 + 4 + 4
+    restored, _ = decode_state(encode_state(ledger.core, {}), encode_map_of(ledger.core))
+    assert restored.requests.kv_groups == StatedGroups(3, 2, 8)
+    assert restored.requests.limit_blocks == 28
     engine.close()
