@@ -12,7 +12,6 @@ steps only (see `kvpulse.Recorder`), when counts, tables and what was recorded a
 from collections.abc import Iterable
 from typing import Final
 
-from engine.block_table import NULL_BLOCK
 from engine.free_runs import HELD, REFUSED, TO_FREE, drop_run
 from engine.pool_results import AllocationRefusal, FreeResult
 from engine.pool_state import NO_HASH, PoolState
@@ -83,8 +82,7 @@ class BlockPool(PoolState):
 
         Reversed, so that the tail of a chain is evicted before what it builds on. A block that
         nobody holds is refused: recorded, counted, and passed over. What stays cached was last used
-        by somebody of this `tier`: 1, the batch tier's, is evicted before all others. Null entries
-        at the front of the table have been given back already.
+        by somebody of this `tier`: 1, the batch tier's, is evicted before all others.
         """
         n = len(ids)
         if n == 1:
@@ -99,9 +97,6 @@ class BlockPool(PoolState):
                     self.outlived.discard(block_id)
                 self._free.append(ids.pop())
                 return _ONE_FREED
-        if n and ids[0] == NULL_BLOCK:
-            del ids[: ids.count(NULL_BLOCK)]  # what slid out of a window is at the front
-            n = len(ids)
         self.num_freed += n
         tally = [0, 0, 0, 0]
         counts, hash_of = self._counts, self._hash_of

@@ -10,6 +10,8 @@ Source: vLLM's `HybridKVCacheCoordinator` and `SlidingWindowManager.find_longest
 """
 
 from collections.abc import Iterable
+from operator import le
+from typing import NamedTuple
 
 from engine.block_hashers import BlockHasher, mix
 from engine.block_pool import BlockPool
@@ -19,6 +21,13 @@ from engine.prefix_index.lookup_meter import IndexMeters
 from engine.prefix_index.protocol import PrefixHit
 from engine.sequence import Sequence
 from engine.table_span import TableSpan
+
+
+class _Kept(NamedTuple):
+    """What was looked up: hashes, and the blocks that keep those contents, null where none does."""
+
+    hashes: list[int]
+    places: list[int]
 
 
 class GroupedHashes:
@@ -51,16 +60,15 @@ class GroupedHashes:
         reach = (seq.num_tokens - 1) // self._block_size
         if len(group_of(seq)) > 1:
             reach = min(reach, seq.num_shared_blocks)
-        hashes = self._derived(seq.block_hashes[:reach])
-        kept = [self._pool.block_with(each) for each in hashes]
-        end = self._longest(kept) * self._span.num_groups
-        places = [NULL_BLOCK if block is None else block for block in kept[:end]]
-        found = self._span.seen(places, end // self._span.num_groups * self._block_size)
+        kept = self._walk(seq.block_hashes[:reach])
+        num_hit = self._longest(kept.places)
+        places = kept.places[: num_hit * self._span.num_groups]
+        found = self._span.seen(places, num_hit * self._block_size)
         counts = self._pool.counts
         num_active = sum(1 for block in found if block != NULL_BLOCK and counts[block])
         if started_ns:
             self.meters.lookup.stop(started_ns)
-        return PrefixHit(found, hashes, num_active)
+        return PrefixHit(found, kept.hashes, num_active)
 
     def begin(self, seq: Sequence, num_hit_blocks: int) -> None:
         """Start to offer the blocks after a hit, as they fill."""
@@ -90,26 +98,30 @@ class GroupedHashes:
         marks = self._marks
         return [(content_hash ^ mark) or 1 for content_hash in hashes for mark in marks]
 
-    def _longest(self, kept: list[int | None]) -> int:
-        """Return how many stretches the longest beginning has that every group can serve.
+    def _walk(self, identities: list[int]) -> _Kept:
+        """Look stretches up until a group without a window, which needs all, lacks one."""
+        block_with, num_full = self._pool.block_with, self._span.windows.count(None)
+        hashes: list[int] = []
+        places: list[int] = []
+        for identity in identities:
+            derived = self._derived((identity,))
+            blocks = [block_with(each) for each in derived]
+            hashes += derived
+            if None in blocks[:num_full]:
+                break
+            places += [NULL_BLOCK if block is None else block for block in blocks]
+        return _Kept(hashes, places)
 
-        Args:
-            kept: Of each place, the block that keeps its content.
-        """
-        windows, groups, size = self._span.windows, self._span.num_groups, self._block_size
+    def _longest(self, places: list[int]) -> int:
+        """Return how many stretches the longest beginning has that every group can serve."""
+        span, groups = self._span, self._span.num_groups
         since = [0] * groups  # the first stretch from which on a group has kept all
         longest = 0
-        for stretch in range(len(kept) // groups):
-            here = kept[stretch * groups : (stretch + 1) * groups]
-            for group, block in enumerate(here):
-                if block is None:
-                    if windows[group] is None:
-                        return longest
-                    since[group] = stretch + 1
-            computed = (stretch + 1) * size
-            if all(
-                first <= self._span.first(window, computed)
-                for first, window in zip(since, windows, strict=True)
-            ):
-                longest = stretch + 1
+        for stretch in range(1, len(places) // groups + 1):
+            for group, block in enumerate(places[(stretch - 1) * groups : stretch * groups]):
+                if block == NULL_BLOCK:
+                    since[group] = stretch
+            first_seen = (span.first(window, stretch * self._block_size) for window in span.windows)
+            if all(map(le, since, first_seen)):
+                longest = stretch
         return longest

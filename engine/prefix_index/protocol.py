@@ -19,8 +19,9 @@ class PrefixHit(NamedTuple):
     """What is kept of a sequence's beginning.
 
     Attributes:
-        block_ids: The blocks that hold it, in table order.
-        hashes: Identities of all its full blocks that a hit could cover, found or not.
+        block_ids: The blocks that hold it, in table order; null where no KV group needs one.
+        hashes: Identities of its full blocks, those found and at least the first that was not:
+            unless one of them changes its state, the hit stays as it is.
         num_active: How many of the blocks somebody counts on.
     """
 

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from kvpulse.events import Kind, WaitCause, WaitFlag
 from tests.engine.factories_engine import make_engine, make_request
+from tests.engine.factories_policy import WINDOWS, with_windows
 from tests.engine.factories_waits import admitted_alone, one_step
 
 
@@ -117,6 +118,13 @@ def test_a_flag_that_changes_below_an_unchanged_cause_is_kept_but_not_recorded()
     assert engine.accounts().acts[Kind.WAIT] == 1
 
 
+def with_room(settings):
+    """Give a model of several KV groups as many blocks for each of them."""
+    settings = with_windows(settings)
+    settings["total_blocks"] *= len(settings.get("groups", [None]))
+    return settings
+
+
 REQUESTS = st.lists(
     st.tuples(
         st.integers(1, 30),  # prompt
@@ -135,9 +143,9 @@ LIMITS = st.fixed_dictionaries(
         "token_budget": st.sampled_from([5, 9, 16, 64]),
         "watermark_ratio": st.sampled_from([0.0, 0.1, 0.3]),
         "prefix_index": st.sampled_from(["off", "hash", "radix"]),
-        "window": st.sampled_from([None, 3, 10]),
+        "windows": st.sampled_from(WINDOWS),
     }
-)
+).map(with_room)
 
 
 @settings(max_examples=40, deadline=None)
