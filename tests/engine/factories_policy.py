@@ -40,10 +40,15 @@ WINDOWS = (
 
 
 def with_windows(settings):
-    """Merge what was drawn of WINDOWS into an engine's settings; the tree knows no groups."""
+    """Merge what was drawn of WINDOWS into an engine's settings.
+
+    The tree knows no groups, and each group needs blocks of its own.
+    """
     windows = settings.pop("windows")
-    if "groups" in windows and settings["prefix_index"] == "radix":
-        settings["prefix_index"] = "hash"
+    if "groups" in windows:
+        settings["total_blocks"] *= len(windows["groups"])
+        if settings["prefix_index"] == "radix":
+            settings["prefix_index"] = "hash"
     return settings | windows
 
 

@@ -15,7 +15,7 @@ from tests.engine.factories_readable_memory import ReadableRunner
 
 ENGINES = st.fixed_dictionaries(
     {
-        "total_blocks": st.integers(30, 44),
+        "total_blocks": st.integers(16, 30),
         "token_budget": st.sampled_from([6, 11, 64]),
         "prefix_index": st.sampled_from(["hash", "radix", "off"]),
         "preemption": st.sampled_from(list(PreemptionPolicy)),

@@ -118,13 +118,6 @@ def test_a_flag_that_changes_below_an_unchanged_cause_is_kept_but_not_recorded()
     assert engine.accounts().acts[Kind.WAIT] == 1
 
 
-def with_room(settings):
-    """Give a model of several KV groups as many blocks for each of them."""
-    settings = with_windows(settings)
-    settings["total_blocks"] *= len(settings.get("groups", [None]))
-    return settings
-
-
 REQUESTS = st.lists(
     st.tuples(
         st.integers(1, 30),  # prompt
@@ -145,7 +138,7 @@ LIMITS = st.fixed_dictionaries(
         "prefix_index": st.sampled_from(["off", "hash", "radix"]),
         "windows": st.sampled_from(WINDOWS),
     }
-).map(with_room)
+).map(with_windows)
 
 
 @settings(max_examples=40, deadline=None)
