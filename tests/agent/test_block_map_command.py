@@ -1,4 +1,4 @@
-"""`kvpulse block-map --at T`: the map of any moment, of the run of then, and what it cannot know."""
+"""`kvpulse block-map --at T`: the map of any moment, of the run of then, or why there is none."""
 
 import json
 from datetime import UTC, datetime
