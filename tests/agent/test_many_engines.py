@@ -1,5 +1,6 @@
 """Many engines, runs and tenants in one store: each history is its own."""
 
+import random
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ from kvpulse.events import FinishReason, FreeOutcome
 from kvpulse.recorder import Recorder
 from tests.agent.factories_agent import Agent
 from tests.agent.factories_store import empty_store
+from tests.agent.factories_stream import SECOND, Clock, ToyEngine
 from tests.agent.simulated_writer import record
 from tests.agent.stored_rows import all_rows
 from tests.postgres import postgres_server, postgres_url  # noqa: F401 - fixtures
@@ -155,3 +157,41 @@ def test_a_wall_clock_that_steps_both_ways_under_the_agent_changes_no_row(
         assert stepped[name] == rows, name
     assert len(expected["requests"]) == 20
     assert expected["latencies"]
+
+
+def record_heartbeats(journal: Path, *, num_acts: int) -> None:
+    """Let a toy engine act, and state both its clocks each tenth time."""
+    toy, rng = ToyEngine(journal, run_id="r"), random.Random(7)
+    for number in range(num_acts):
+        toy.act(rng)
+        if number % 10 == 0:
+            toy.recorder.heartbeat(number, len(toy.live), 0)
+    toy.pool()
+    toy.recorder.close()
+
+
+def test_a_wall_clock_that_steps_under_the_engine_changes_no_duration(
+    tmp_path: Path, where: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "other").mkdir()
+    steady = empty_store(tmp_path / "other")
+    plain_wall = Clock.wall
+
+    def stepping(clock: Clock) -> int:
+        """Step five hours on after a while, then nine back."""
+        moved = clock.now_ns - Clock().now_ns
+        hours = 0 if moved < SECOND else 5 if moved < 2 * SECOND else -4
+        return plain_wall(clock) + hours * HOUR_NS
+
+    for store, wall in ((steady, plain_wall), (where, stepping)):
+        monkeypatch.setattr(Clock, "wall", wall)
+        journal = tmp_path / wall.__name__
+        record_heartbeats(journal, num_acts=1_200)
+        agent = Agent(journal, store, commit_events=512)
+        agent.drain()
+        agent.vanish()
+
+    stepped, expected = all_rows(where), all_rows(steady)
+    for name in ("requests", "rollups", "latencies", "labelled", "kind_totals", "gaps"):
+        assert stepped[name] == expected[name], name
+    assert len(expected["requests"]) > 50
