@@ -5,6 +5,9 @@ AgentError
 ├── ChunkError            a stored chunk of events is damaged or of an unknown version
 ├── StateError            a stored ledger state or map is damaged or of an unknown version
 ├── HistogramError        stored histogram bytes are damaged
+├── NotInstalled          an extra's packages are missing
+├── ExportInTheWay        a file to be exported is there already
+├── ExportUnwritable      an export's folder or file cannot be written
 └── StoreError            the store cannot be used as asked
     ├── StoreNotFound     nothing there, or it cannot be reached
     ├── StoreTooNew       a newer kvpulse wrote it
@@ -17,6 +20,7 @@ AgentError
     └── UnknownMetricError    no such column, latency or family
 """
 
+from pathlib import Path
 from typing import ClassVar
 
 
@@ -48,6 +52,33 @@ class StateError(AgentError):
 
 class HistogramError(AgentError):
     """Histogram bytes cannot be decoded."""
+
+
+class NotInstalled(AgentError):
+    """A command needs the packages of an extra."""
+
+    def __init__(self, what: str, extra: str) -> None:
+        super().__init__(f"{what} needs more packages: pip install 'kvpulse-app[{extra}]'")
+        self.extra = extra
+
+
+class ExportInTheWay(AgentError):
+    """A file to be exported is there already."""
+
+    exit_code: ClassVar[int] = 2
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(f"{path} is there already: choose another --out, or replace it by --force")
+        self.path = path
+
+
+class ExportUnwritable(AgentError):
+    """An export's folder or file cannot be made or written."""
+
+    def __init__(self, path: Path, error: OSError) -> None:
+        why = error.strerror or str(error)
+        super().__init__(f"cannot write {path}: {why}; make room there or choose another --out")
+        self.path = path
 
 
 class StoreError(AgentError):

@@ -57,6 +57,7 @@ COMMANDS: Final[Mapping[str, CommandEntry]] = MappingProxyType(
         "costs": CommandEntry(
             "agent.commands.costs:main", "block-seconds and cost by tenant or request"
         ),
+        "export": CommandEntry("agent.commands.export:main", "the history as Parquet files"),
         "db": CommandEntry("agent.commands.db:main", "upgrade, check or prune the store"),
         "bench": CommandEntry("kvpulse.command:bench", "measure one part; alone: list them", ""),
     }

@@ -25,7 +25,7 @@ EXTRAS = {
     "simulated": ["dashboard"],
     "demo": ["engine", "dashboard"],
     "model": ["engine"],
-    "all": ["engine", "dashboard", "grafana", "postgres", "otlp", "dev"],
+    "all": ["engine", "dashboard", "grafana", "postgres", "otlp", "export", "dev"],
 }
 
 

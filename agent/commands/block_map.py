@@ -3,71 +3,113 @@
 import argparse
 import json
 import os
-import re
+import sys
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from dataclasses import dataclass
 from typing import Final
 
 from agent.block_map import BlockMap
 from agent.block_map_text import draw, legend, list_holders
 from agent.commands.exit_codes import ExitCode
+from agent.commands.moments import TIME_FORMS, joined, parse_moment, utc
 from agent.config import load_config
 from agent.errors import ConfigError
-from agent.reads.models import EngineRow
-from agent.reads.reads import open_reads
+from agent.reads.models import EngineRow, GapRow, RunRow
+from agent.reads.reads import Reads, open_reads
 
 NS: Final = 1_000_000_000
-AGO: Final = re.compile(r"-(\d+(?:\.\d+)?)(s|m|h|d)")
-SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
-TIME_FORMS: Final = "2026-11-30T16:00:00Z, seconds since 1970, or a time ago such as -90s, -5m, -2h"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A map, and what there is to say of the moment that was asked for."""
+
+    run: RunRow | EngineRow
+    asked_at_ns: int | None  # None: the newest
+    blocks: BlockMap
+    gap: GapRow | None  # in which that moment lies
+
+    @property
+    def note(self) -> str | None:
+        """Why this is not just the map at that moment; None: it is."""
+        blocks, gap = self.blocks, self.gap
+        if gap is not None:
+            return (
+                f"not exact: {sum(gap.lost.values())} events from {utc(gap.start_ns)} to "
+                f"{utc(gap.end_ns)} were lost ({gap.why}); drawn is what was known before"
+            )
+        if blocks.age_ns > 0:
+            return (
+                f"not exact: the events of that time are pruned; drawn is the nearest snapshot, "
+                f"{blocks.age_ns / NS:.1f} s older"
+            )
+        if blocks.age_ns < 0:
+            return f"not exact: drawn from the first snapshot, {-blocks.age_ns / NS:.1f} s later"
+        if not blocks.exact:
+            return (
+                "not exact: events were lost before this moment, and owners heal at the next "
+                "keyframe"
+            )
+        if self.asked_at_ns is not None and self.asked_at_ns > blocks.at_ns:
+            since = (self.asked_at_ns - blocks.at_ns) / NS
+            state = self.run.state.value
+            return f"the last state of a run that is {state}: no event in the {since:.1f} s since"
+        return None
 
 
 def main(argv: Sequence[str]) -> int:
     """Run `kvpulse block-map`."""
-    arguments = _parser().parse_args(_joined(argv))
+    arguments = _parser().parse_args(joined(list(argv), "--at"))
     config = load_config({"store": arguments.store, "config": arguments.config}, os.environ)
     reads = open_reads(config.store)
     try:
         engine = _choose(reads.engines(), arguments.engine)
-        at_ns = parse_time(arguments.at, newest_ns=engine.last_event_at_ns or 0)
-        blocks = reads.block_map(engine.run_key, at_ns)
+        at_ns = None
+        if arguments.at is not None:
+            newest_ns = engine.last_event_at_ns or engine.started_at_ns
+            at_ns = parse_moment("--at", arguments.at, newest_ns=newest_ns)
+        found = _ask(reads, engine, at_ns)
     finally:
         reads.close()
-    if blocks is None:
-        print(f"nothing is stored of {engine.engine}'s blocks yet")
+    if isinstance(found, str):
+        print(f"kvpulse: {found}", file=sys.stderr)
         return ExitCode.BAD_ANSWER
     if arguments.json:
-        print(json.dumps(_document(engine, blocks)))
+        print(json.dumps(_document(found)))
     else:
-        print("\n".join(_page(engine, blocks, arguments.width)))
+        print("\n".join(_page(found, arguments.width)))
     return ExitCode.GOOD
 
 
-def parse_time(text: str | None, *, newest_ns: int) -> int | None:
-    """Read a moment: absolute, or so long before the newest event; None stays None.
-
-    Raises:
-        ConfigError: It is neither.
-    """
-    if text is None:
-        return None
-    if ago := AGO.fullmatch(text):
-        return newest_ns - int(float(ago[1]) * SECONDS[ago[2]] * NS)
-    try:
-        return int(float(text) * NS)
-    except (ValueError, OverflowError):
-        pass
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError as error:
-        raise ConfigError("--at", text, TIME_FORMS) from error
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
-    return int(moment.timestamp() * NS)
+def _ask(reads: Reads, engine: EngineRow, at_ns: int | None) -> Answer | str:
+    """Return the map at a moment, or why there is none."""
+    run: RunRow | EngineRow = engine
+    if at_ns is not None:
+        runs = reads.runs(engine.engine)
+        before = [run for run in runs if run.started_at_ns <= at_ns]
+        if not before:
+            first = utc(min(run.started_at_ns for run in runs))
+            return (
+                f"nothing is known of {engine.engine} at {utc(at_ns)}: its history begins {first}"
+            )
+        # An engine that starts again is another run: the map is that of the run of then.
+        run = max(before, key=lambda run: run.started_at_ns)
+    blocks = reads.block_map(run.run_key, at_ns)
+    if blocks is None:
+        return f"nothing is stored of {engine.engine}'s blocks yet: is its agent running?"
+    gap = None
+    if at_ns is not None:
+        gaps = reads.gaps(run.run_key)
+        gap = next((gap for gap in gaps if gap.start_ns < at_ns < gap.end_ns), None)
+    return Answer(run, at_ns, blocks, gap)
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="kvpulse block-map", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="kvpulse block-map",
+        description=__doc__,
+        epilog="Exit code 1: the store knows nothing of that moment.",
+    )
     parser.add_argument("--engine", help="needed where the store holds more than one")
     parser.add_argument("--at", metavar="TIME", help=f"{TIME_FORMS}; default: the newest")
     parser.add_argument("--store", metavar="PATH|URL", help="default: the agent's store")
@@ -75,17 +117,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--width", type=int, default=64, help="blocks in one line (default 64)")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     return parser
-
-
-def _joined(argv: Sequence[str]) -> list[str]:
-    """Return the arguments with `--at -5m` as one, which argparse would take for a flag."""
-    joined: list[str] = []
-    for argument in argv:
-        if joined and joined[-1] == "--at" and AGO.fullmatch(argument):
-            joined[-1] = f"--at={argument}"
-        else:
-            joined.append(argument)
-    return joined
 
 
 def _choose(engines: Sequence[EngineRow], name: str | None) -> EngineRow:
@@ -98,30 +129,23 @@ def _choose(engines: Sequence[EngineRow], name: str | None) -> EngineRow:
     raise ConfigError("--engine", name or "nothing", f"one of the store's engines: {names}")
 
 
-def _page(engine: EngineRow, blocks: BlockMap, width: int) -> list[str]:
-    moment = datetime.fromtimestamp(blocks.at_ns / NS, UTC).isoformat(timespec="milliseconds")
-    title = f"{engine.engine} at {moment}, block size {blocks.block_size}"
-    lines = [title]
-    if not blocks.exact:
-        lines.append(_doubt(blocks))
-    return [*lines, "", *draw(blocks, width=max(1, width)), "", *legend(blocks)]
+def _page(answer: Answer, width: int) -> list[str]:
+    blocks, run = answer.blocks, answer.run
+    title = f"{run.engine} at {utc(blocks.at_ns)}, block size {blocks.block_size}"
+    notes = [answer.note] if answer.note is not None else []
+    return [title, *notes, "", *draw(blocks, width=max(1, width)), "", *legend(blocks)]
 
 
-def _doubt(blocks: BlockMap) -> str:
-    if blocks.age_ns > 0:
-        return f"not exact: drawn from a snapshot {blocks.age_ns / NS:.1f} s older"
-    if blocks.age_ns < 0:
-        return f"not exact: drawn from the first snapshot, {-blocks.age_ns / NS:.1f} s later"
-    return "not exact: events were lost before this moment, and owners heal at the next keyframe"
-
-
-def _document(engine: EngineRow, blocks: BlockMap) -> dict[str, object]:
+def _document(answer: Answer) -> dict[str, object]:
+    blocks, gap = answer.blocks, answer.gap
     return {
-        "engine": engine.engine,
-        "run_id": engine.run_id,
+        "engine": answer.run.engine,
+        "run_id": answer.run.run_id,
+        "asked_at_ns": answer.asked_at_ns,
         "at_ns": blocks.at_ns,
         "age_ns": blocks.age_ns,
-        "exact": blocks.exact,
+        "exact": blocks.exact and gap is None,
+        "note": answer.note,
         "total_blocks": blocks.total_blocks,
         "out_of_service": blocks.num_out_of_service,
         "block_size": blocks.block_size,

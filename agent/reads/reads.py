@@ -19,6 +19,7 @@ from agent.pool_usage import LeakReport, PoolUsage
 from agent.reads import block_map as reads_block_map
 from agent.reads import events as reads_events
 from agent.reads import health as reads_health
+from agent.reads import pages as reads_pages
 from agent.reads import requests as reads_requests
 from agent.reads import runs as reads_runs
 from agent.reads import series as reads_series
@@ -41,6 +42,7 @@ from agent.reads.models import (
     TelemetryHealth,
     TenantRow,
 )
+from agent.reads.pages import PAGE_ROWS, Page
 from agent.reads.tiers import Window
 from agent.store.connection import first_line, open_for_reading, parse_address
 from agent.store.revision import check_revision
@@ -52,6 +54,11 @@ class Reads:
     def __init__(self, engine: Engine, label: str) -> None:
         self._engine = engine
         self._label = label
+
+    @property
+    def label(self) -> str:
+        """Where the store is, for people: without a password."""
+        return self._label
 
     @contextmanager
     def _connection(self) -> Iterator[Connection]:
@@ -209,6 +216,26 @@ class Reads:
         """Return blocks that outlived their owner, open ones first."""
         with self._connection() as connection:
             return reads_health.read_leaks(connection, run_key)
+
+    def pages(
+        self, table: str, run_key: int, start_ns: int, end_ns: int, page_rows: int = PAGE_ROWS
+    ) -> Iterator[Page]:
+        """Yield the rows of one of `agent.reads.pages.PAGED` in `[start_ns, end_ns)`, by key.
+
+        Each page is read in a transaction of its own, when it is asked for.
+        """
+        window = Window(start_ns, end_ns, page_rows)
+        return reads_pages.iterate_pages(self._connection, table, run_key, window)
+
+    def rollup_pages(
+        self, run_key: int, tier_seconds: int, start_ns: int, end_ns: int
+    ) -> Iterator[Page]:
+        """Yield every interval of a tier that has values in `[start_ns, end_ns)`, oldest first.
+
+        The interval that holds `start_ns` is included. Numbers are exact; NULL is None.
+        """
+        stretch = Window(start_ns, end_ns).tier((tier_seconds,))
+        return reads_pages.iterate_rollup_pages(self._connection, run_key, stretch)
 
     def close(self) -> None:
         """Close every connection."""

@@ -46,7 +46,7 @@ def read_stretch(
     connection: Connection, run_key: int, stretch: Stretch, metrics: Sequence[str]
 ) -> Series:
     """Return known scalar metrics of the intervals of one tier."""
-    columns, intervals = _rollups(connection, run_key, stretch, metrics)
+    columns, intervals = rollup_rows(connection, run_key, stretch, metrics)
     values = {
         name: _floats(column)[intervals.row_idx]
         for name, column in zip(metrics, columns, strict=True)
@@ -54,7 +54,7 @@ def read_stretch(
     return Series(intervals.at_ns, values, stretch.tier_seconds)
 
 
-def _rollups(
+def rollup_rows(
     connection: Connection, run_key: int, stretch: Stretch, metrics: Sequence[str]
 ) -> tuple[list[list[object]], Intervals]:
     """Return columns of stored rows, and which row stands for each interval of a stretch."""
@@ -125,7 +125,7 @@ def read_labelled(
     bind = {**_bind(run_key, stretch), "family": family}
     # The grid is that of the rollups: an interval without a row here is one in which a counter
     # did not move, but only where the ledger was looking at all.
-    grid = _rollups(connection, run_key, stretch, ())[1].at_ns
+    grid = rollup_rows(connection, run_key, stretch, ())[1].at_ns
     query = (
         f"SELECT at_ns, label, value FROM labelled WHERE family=:family AND {WINDOW} ORDER BY at_ns"
     )

@@ -7,6 +7,7 @@ seconds, then prints the engine's own account (counted by pool and scheduler) as
 import json
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 from engine.config import EngineConfig
@@ -25,7 +26,9 @@ CONFIG = EngineConfig(
 )
 
 
-def record(journal: Path, *, seconds: float = 0.0, num_requests: int = 200) -> dict[str, object]:
+def record(
+    journal: Path, *, seconds: float = 0.0, num_requests: int = 200, engine: str = CONFIG.engine
+) -> dict[str, object]:
     """Record the workload, spread over `seconds`; return the engine's account."""
     shape = WorkloadShape(num_requests=num_requests, scale=0.04, requests_per_second=8)
     requests = make_workload(shape, block_size=CONFIG.block_size)
@@ -36,7 +39,10 @@ def record(journal: Path, *, seconds: float = 0.0, num_requests: int = 200) -> d
         time.sleep(max(0.0, began + done * seconds - time.monotonic()))
 
     recorded = record_trace(
-        requests, journal=journal, run=TraceRun(config=CONFIG), on_progress=keep_pace
+        requests,
+        journal=journal,
+        run=TraceRun(config=replace(CONFIG, engine=engine)),
+        on_progress=keep_pace,
     )
     assert recorded.not_written == 0
     return recorded.accounts.as_json()

@@ -1,12 +1,11 @@
 """Everything that lies in a journal or a store, laid open for a search."""
 
 import re
-import sqlite3
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 
 import zstandard
+from sqlalchemy import create_engine, inspect, text
 
 FRAME = b"\x28\xb5\x2f\xfd"
 MOST_BYTES = 64 << 20
@@ -22,15 +21,18 @@ def journal_bytes(journal: Path) -> Iterator[bytes]:
 
 
 def store_bytes(store: str) -> Iterator[bytes]:
-    """Yield the store's files as they are, then every cell of every table, unpacked."""
-    for path in sorted(Path(store).parent.glob(Path(store).name + "*")):
-        yield path.read_bytes()
-    with closing(sqlite3.connect(store)) as connection:
-        tables = "SELECT name FROM sqlite_master WHERE type='table'"
-        for (table,) in connection.execute(tables).fetchall():
-            for row in connection.execute(f'SELECT * FROM "{table}"'):
+    """Yield an SQLite store's files as they are, then every cell of every table, unpacked."""
+    if "://" not in store:
+        for path in sorted(Path(store).parent.glob(Path(store).name + "*")):
+            yield path.read_bytes()
+    engine = create_engine(store if "://" in store else f"sqlite:///{store}")
+    with engine.connect() as connection:
+        for table in inspect(engine).get_table_names():
+            yield table.encode()
+            for row in connection.execute(text(f'SELECT * FROM "{table}"')):
                 for cell in row:
                     yield from _laid_open(cell)
+    engine.dispose()
 
 
 def _laid_open(cell: object) -> Iterator[bytes]:

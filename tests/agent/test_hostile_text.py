@@ -1,7 +1,6 @@
 """Markup, ANSI escapes, newlines and huge texts from a journal do no harm on any surface."""
 
 import json
-import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,35 +16,13 @@ from agent.live_view import LiveView
 from agent.reads.reads import open_reads
 from agent.store.store import Store
 from kvpulse.command import main as kvpulse
-from kvpulse.identity import KeyedHashes
-from kvpulse.recorder import Recorder
 from tests.agent.factories_store import empty_store
-
-EVIL = b'\x1b[31m<img src="x">\n\r\0\\{}\'%n|'
-STAND_IN = "S" * len(EVIL)
-PLAIN = '?[31m<img src="x">???\\{}\'%n|'
-MODEL = '\x1b]0;owned\x07\n<script>alert("1")</script>\0\\'
-PLAIN_MODEL = '?]0;owned??<script>alert("1")</script>?\\'
-HUGE_ID = "<b>\x1b[5m\n" + "x" * (1 << 20)
-CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]")
+from tests.agent.hostile_texts import CONTROL, PLAIN, PLAIN_MODEL, write_hostile_journal
 
 
 @pytest.fixture
 def journal(tmp_path: Path) -> Path:
-    """A stream whose texts somebody else's code wrote: this package's would not let them in."""
-    recorder = Recorder.open(tmp_path / "journal", "hostile", total_blocks=8, block_size=4)
-    recorder.config({"model": MODEL, "block_size": 4, "deep": "[" * 100})
-    tenant = recorder.tenant(STAND_IN)
-    hashes = KeyedHashes(b"k" * 32)
-    recorder.arrive(1, 8, 4, tenant, request_hash=hashes.request_hash(HUGE_ID))
-    recorder.admit(1, tenant)
-    recorder.allocate(1, [3, 4], tenant)
-    recorder.step(1, 8, 1, 1, 8, 0, 10, 10, 10)
-    recorder.heartbeat(1, 1, 0)
-    recorder.close()
-    for path in recorder.directory.glob("*.seg"):
-        path.write_bytes(path.read_bytes().replace(STAND_IN.encode(), EVIL))
-    return tmp_path / "journal"
+    return write_hostile_journal(tmp_path / "journal")
 
 
 @pytest.fixture
@@ -82,7 +59,7 @@ def test_the_status_is_json_without_control_characters(answers: TestClient) -> N
     assert answer.headers["x-content-type-options"] == "nosniff"
 
 
-@pytest.mark.parametrize("command", ["block-map", "summary"])
+@pytest.mark.parametrize("command", ["block-map", "summary", "costs", "export"])
 @pytest.mark.parametrize("options", [[], ["--json"]])
 def test_commands_print_no_control_character(
     journal: Path,
@@ -95,8 +72,9 @@ def test_commands_print_no_control_character(
     store = empty_store(tmp_path)
     assert kvpulse(["agent", "--once", "--journal", str(journal), "--store", store]) == 0
     capsys.readouterr()
+    folder = ["--out", str(tmp_path / "out")] if command == "export" else []
 
-    kvpulse([command, "--store", store, *options])
+    kvpulse([command, "--store", store, *folder, *options])
 
     told = capsys.readouterr()
     assert CONTROL.search(told.out + told.err + caplog.text) is None

@@ -9,10 +9,10 @@ from agent.reads.models import EngineRow
 from agent.reads.reads import Reads, open_reads
 from agent.rollups.scalars import COLUMNS, LABELLED, LATENCIES
 from agent.store.schema import metadata
-from agent.store.store import Store
 from kvpulse.command import main as kvpulse
 from tests.agent.factories_store import empty_store
 from tests.agent.simulated_writer import record
+from tests.agent.stored_rows import all_rows
 from tests.postgres import postgres_server, postgres_url  # noqa: F401 - fixtures
 
 pytestmark = pytest.mark.postgres
@@ -26,22 +26,6 @@ def stores(tmp_path: Path, postgres_url: str) -> tuple[str, str]:  # noqa: F811
         journal = str(tmp_path / "journal")
         assert kvpulse(["agent", "--once", "--journal", journal, "--store", store]) == 0
     return both
-
-
-def all_rows(where: str) -> dict[str, list[tuple[object, ...]]]:
-    found = {}
-    with Store.open(where) as store, store._engine.connect() as connection:
-        for name, table in metadata.tables.items():
-            keys = ", ".join(column.name for column in table.primary_key.columns)
-            rows = connection.execute(text(f"SELECT * FROM {name} ORDER BY {keys}"))
-            found[name] = [
-                tuple(bytes(v) if isinstance(v, memoryview) else v for v in row) for row in rows
-            ]
-    # When it was committed is the agent's wall clock; a commit's stamp is drawn.
-    for name, column in (("runs", "last_commit_at_ns"), ("positions", "stamp")):
-        place = [column.name for column in metadata.tables[name].columns].index(column)
-        found[name] = [(*row[:place], *row[place + 1 :]) for row in found[name]]
-    return found
 
 
 def test_every_table_is_equal(stores: tuple[str, str]) -> None:

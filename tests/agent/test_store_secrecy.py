@@ -1,11 +1,12 @@
 """Nothing of a prompt reaches the store: no word of it, no run of its token ids."""
 
-import sqlite3
 import struct
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
 import zstandard
+from sqlalchemy import create_engine, text
 
 from agent.chunks.chunk import decode_chunk
 from agent.ledger.state_frame import decode_frame
@@ -14,7 +15,10 @@ from kvpulse.events import FinishReason, FreeOutcome
 from kvpulse.identity import KeyedHashes
 from kvpulse.recorder import Recorder
 from tests.agent.factories_store import empty_store
+from tests.agent.stored_bytes import store_bytes
+from tests.postgres import postgres_server, postgres_url  # noqa: F401 - fixtures
 
+KEY = bytes(range(100, 132))
 WORDS = ("Persephone", "dreizehnhundert", "пароль")
 TOKENS = [40_001, 30_777, 50_123, 12_345, 61_000, 44_444, 23_456, 55_555] * 2
 REQUEST_ID = "chatcmpl-Persephone-77"
@@ -23,7 +27,7 @@ TENANT = "Persephone Holdings"
 
 def record_a_prompt(journal: Path) -> None:
     """Do with a prompt what an engine does, through the public API only."""
-    hashes = KeyedHashes(b"k" * 32, {"another": "known-alias"})
+    hashes = KeyedHashes(KEY, {"another": "known-alias"})
     with_salt = hashes.tenant_salt(TENANT)
     chain = hashes.chain_hashes(TOKENS, 4, salt=with_salt)
     recorder = Recorder.open(journal, "secret", total_blocks=16, block_size=4, run_id="r")
@@ -41,33 +45,45 @@ def record_a_prompt(journal: Path) -> None:
     recorder.close()
 
 
-def stored_bytes(store: str) -> Iterator[bytes]:
-    """Return every file of the store, and every blob in it decompressed."""
-    for path in sorted(Path(store).parent.glob("kvpulse.db*")):
-        yield path.read_bytes()
-    connection = sqlite3.connect(store)
-    for (blob,) in connection.execute("SELECT data FROM chunks"):
-        stretch = decode_chunk(blob)
-        yield stretch.records.tobytes() + stretch.lane.tobytes()
-    for blobs in connection.execute("SELECT map_data, state_data FROM snapshots"):
-        for blob in filter(None, blobs):
-            values, arrays = decode_frame(blob)
-            yield repr(values).encode() + b"".join(a.tobytes() for a in arrays.values())
-    connection.close()
+def columns_of_chunks(store: str) -> Iterator[bytes]:
+    """Return every chunk's records as an engine wrote them, not as chunks lay them out."""
+    engine = create_engine(store if "://" in store else f"sqlite:///{store}")
+    with engine.connect() as connection:
+        for (blob,) in connection.execute(text("SELECT data FROM chunks")):
+            stretch = decode_chunk(bytes(blob))
+            yield stretch.records.tobytes() + stretch.lane.tobytes()
+        for blobs in connection.execute(text("SELECT map_data, state_data FROM snapshots")):
+            for blob in filter(None, blobs):
+                values, arrays = decode_frame(bytes(blob))
+                yield repr(values).encode() + b"".join(a.tobytes() for a in arrays.values())
+    engine.dispose()
 
 
-def test_no_planted_word_and_no_run_of_token_ids_is_found_in_the_store(tmp_path: Path) -> None:
-    journal, store = tmp_path / "journal", empty_store(tmp_path)
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "sqlite":
+        return empty_store(tmp_path)
+    return str(request.getfixturevalue("postgres_url"))
+
+
+def test_no_planted_word_and_no_run_of_token_ids_is_found_in_the_store(
+    tmp_path: Path, store: str
+) -> None:
+    journal = tmp_path / "journal"
     record_a_prompt(journal)
     assert kvpulse(["agent", "--once", "--journal", str(journal), "--store", store]) == 0
 
-    haystack = b"\0".join(stored_bytes(store))
+    haystack = b"\0".join([*store_bytes(store), *columns_of_chunks(store)])
 
-    needles = [word.encode(code) for word in WORDS for code in ("utf-8", "utf-16-le")]
+    planted = (*WORDS, REQUEST_ID, TENANT, "another")
+    needles = [word.encode(code) for word in planted for code in ("utf-8", "utf-16-le")]
     runs = [TOKENS[first : first + 3] for first in range(len(TOKENS) - 2)]
     needles += [struct.pack(f"<3{width}", *run) for width in "HI" for run in runs]
+    needles += [KEY, KEY.hex().encode(), KeyedHashes(KEY).tenant_salt(TENANT)]
     assert b"secret" in haystack  # the search can find what is there
     assert b"ended" in haystack or b"finished" in haystack
+    assert KeyedHashes(KEY).tenant_alias(TENANT).encode() in haystack
+    assert struct.pack("<Q", KeyedHashes(KEY).request_hash(REQUEST_ID)) in haystack
     assert [needle for needle in needles if needle in haystack] == []
 
 
