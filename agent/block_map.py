@@ -25,6 +25,7 @@ from agent.ledger.state_frame import decode_frame, encode_frame
 from kvpulse.events import HOST_TIER, BlockState, FreeOutcome, Kind
 
 UNKNOWN: Final = -1
+SPARSE_RATIO: Final = 4  # of the span of owners' numbers to their moves: sorting is cheaper then
 MOST_BLOCKS: Final = 1 << 24  # of a pool; a chunk that claims more is not believed
 _ARRAYS: Final = ("state", "count", "since_ns", "tenant", "hash_known", "ref_owner", "ref_block")
 
@@ -225,7 +226,7 @@ class MapReplay:
         """Return the references still held, with the ledger's own way of matching them."""
         owner, block = np.concatenate(self._owner), np.concatenate(self._block)
         drops = np.concatenate(self._drops)
-        owners, slot = np.unique(owner, return_inverse=True)
+        owners, slot = _numbered(owner)
         held = np.bincount(slot, weights=np.where(drops, -1, 1), minlength=len(owners))
         references = ReferenceLedger()
         references.append(slot.astype(np.int32), block.astype(np.int32), drops)
@@ -244,6 +245,19 @@ def replay_map(map_blob: bytes, chunks: Iterable[bytes], *, at_ns: int) -> Block
     for blob in chunks:
         replay.apply(decode_chunk(blob), until_ns=at_ns)
     return replay.result(at_ns=at_ns)
+
+
+def _numbered(owner: Ints) -> tuple[Ints, Ints]:
+    """Return the different owners, and the place of each row's owner among them."""
+    low, high = (int(owner.min()), int(owner.max())) if len(owner) else (0, 0)
+    if high - low > SPARSE_RATIO * len(owner):
+        owners, place = np.unique(owner, return_inverse=True)
+        return owners, place
+    # Sequences are numbered as they come: counting them costs a fifth of sorting their moves.
+    seen = np.zeros(high - low + 1, bool)
+    seen[owner - low] = True
+    owners = np.flatnonzero(seen) + low
+    return owners, (np.cumsum(seen) - 1)[owner - low]
 
 
 def _picked(events: EventColumns, upto: int) -> Ints:

@@ -72,6 +72,9 @@ BENCHES: Final[Mapping[str, CommandEntry]] = MappingProxyType(
         "ingest": CommandEntry(
             "agent.commands.bench_ingest:main", "events per second from journal to store"
         ),
+        "query": CommandEntry(
+            "agent.commands.bench_query:main", "time of block maps, a day and a month of history"
+        ),
         "engine": CommandEntry(
             "engine.commands.bench_engine:main", "tokens per second, recording's cost per step"
         ),

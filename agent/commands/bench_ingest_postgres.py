@@ -46,15 +46,10 @@ def measure_postgres(journal: Path, url: str) -> PostgresFigures:
         ConfigError: It is another kind of database, or not empty.
         StoreUnwritable: It cannot be reached or written.
     """
-    if parse_address(url).url is None:
-        raise ConfigError("--postgres", url, "postgresql://user@host/database")
-    Store.open(url).close()  # with its tables, so that it can be asked
+    require_empty_database(url)
+    done = ingest(AgentConfig(journal=journal, store=url))
     reads = open_reads(url)
     try:
-        if reads.engines():
-            label = parse_address(url).label
-            raise ConfigError("--postgres", label, "an empty database: this one has runs")
-        done = ingest(AgentConfig(journal=journal, store=url))
         size = max((reads.telemetry(row.run_key).store_bytes for row in reads.engines()), default=0)
     finally:
         reads.close()
@@ -64,3 +59,22 @@ def measure_postgres(journal: Path, url: str) -> PostgresFigures:
         cpu_seconds=round(done.cpu_seconds, 3),
         bytes_per_event_with_hashes=round(size / max(done.events, 1), 3),
     )
+
+
+def require_empty_database(url: str) -> None:
+    """Raise unless a Postgres database has no runs; it has the tables then.
+
+    Raises:
+        ConfigError: It is another kind of database, or not empty.
+        StoreUnwritable: It cannot be reached or written.
+    """
+    if parse_address(url).url is None:
+        raise ConfigError("--postgres", url, "postgresql://user@host/database")
+    Store.open(url).close()  # with its tables, so that it can be asked
+    reads = open_reads(url)
+    try:
+        if reads.engines():
+            label = parse_address(url).label
+            raise ConfigError("--postgres", label, "an empty database: this one has runs")
+    finally:
+        reads.close()

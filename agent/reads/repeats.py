@@ -7,6 +7,7 @@ from sqlalchemy import Connection, text
 
 from agent.reads.models import Int64Array
 from agent.reads.tiers import NS, Stretch
+from agent.rollups.repeats import MOST_SECONDS, REPEATING_TIERS
 
 
 class Intervals(NamedTuple):
@@ -18,12 +19,19 @@ class Intervals(NamedTuple):
 
 def first_row_at(connection: Connection, run_key: int, stretch: Stretch) -> int:
     """Return from where rows are to be read: one before the stretch may reach into it."""
+    if stretch.tier_seconds not in REPEATING_TIERS:
+        return stretch.start_ns
     row = connection.execute(
         text(
             "SELECT at_ns, repeats FROM rollups WHERE run_key=:key AND tier_seconds=:tier"
-            " AND at_ns<:start ORDER BY at_ns DESC LIMIT 1"
+            " AND at_ns>=:earliest AND at_ns<:start ORDER BY at_ns DESC LIMIT 1"
         ),
-        {"key": run_key, "tier": stretch.tier_seconds, "start": stretch.start_ns},
+        {
+            "key": run_key,
+            "tier": stretch.tier_seconds,
+            "earliest": stretch.start_ns - MOST_SECONDS * NS,  # no row reaches further
+            "start": stretch.start_ns,
+        },
     ).first()
     if row is None or row.at_ns + row.repeats * stretch.tier_seconds * NS < stretch.start_ns:
         return stretch.start_ns

@@ -13,7 +13,7 @@ from sqlalchemy.exc import DBAPIError
 
 from agent.store import schema
 from agent.store.rows import Row
-from agent.store.statements import Statements
+from agent.store.statements import Statements, key_columns
 
 FEWEST_ROWS: Final = 32  # measured: below, one round trip of inserts beats three of a COPY
 TYPES: Final = {
@@ -92,7 +92,7 @@ class _Plan:
 
     def __init__(self, table: Table) -> None:
         names = [column.name for column in table.columns]
-        keys = [column.name for column in table.primary_key.columns]
+        keys = key_columns(table, "postgresql")
         others = ", ".join(f"{name}=excluded.{name}" for name in names if name not in keys)
         self.columns = ", ".join(names)
         self.types = [_type(column.type) for column in table.columns]

@@ -61,7 +61,7 @@ class DeltaRows:
         """Put a joined chunk in the place of small ones."""
         if plan.merged is None:
             return
-        joined = [(key, chunk.seq0) for chunk in plan.joined]
+        joined = [(key, chunk.seq0, chunk.t0_ns + offset) for chunk in plan.joined]
         connection.exec_driver_sql(self._statements.drop_chunk, joined)
         rows = store_rows.chunk_rows(key, offset, (plan.merged,))
         connection.exec_driver_sql(self._statements.insert["chunks"], rows)

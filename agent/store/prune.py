@@ -21,6 +21,7 @@ from agent.store.connection import (
     open_for_writing,
     why_unwritable,
 )
+from agent.store.partition_drop import drop_intervals, whole_cut
 from agent.store.retention import (
     PINNED_RATIO,
     TIER_OF,
@@ -239,7 +240,6 @@ class Pruner:
         """Delete the oldest stretches of a kind in steps of time, and what is finer with them."""
         cost = REQUEST_BYTES if kind is Held.REQUESTS else INTERVAL_BYTES
         wanted = max(1, num_bytes // cost)
-        step_ns = TIER_OF.get(kind, 1) * SLICE_INTERVALS * NS
         freed, cut = 0, 0
         with self._reading() as connection:
             newest = connection.execute(text("SELECT MAX(last_event_at_ns) FROM runs")).scalar()
@@ -249,7 +249,10 @@ class Pruner:
                 oldest = _oldest(connection, kind)
             if oldest is None or cut >= stop or oldest >= stop:
                 break
-            cut = min(max(cut, oldest // step_ns * step_ns) + step_ns, stop)
+            step_ns = TIER_OF.get(kind, 1) * SLICE_INTERVALS * NS
+            slice_end = max(cut, oldest // step_ns * step_ns) + step_ns
+            whole_end = whole_cut(self._engine, TIER_OF.get(kind), max(cut, oldest), stop)
+            cut = min(whole_end or slice_end, stop)
             freed += self._delete_before(kind, cut, done)
         if not cut:
             return
@@ -263,7 +266,9 @@ class Pruner:
 
     def _delete_before(self, kind: Held, cut: int, done: Pruned) -> int:
         """Delete what ended before a time; return how many sequences or intervals that were."""
-        number = 0
+        # Whole partitions first: what they held is not deleted row by row.
+        tier = TIER_OF.get(kind)
+        number = drop_intervals(self._engine, tier, cut) if tier is not None else 0
         with self._reading() as connection:
             runs = connection.execute(text("SELECT run_key FROM runs")).scalars()
             keys = [int(key) for key in runs]

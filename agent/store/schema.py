@@ -2,7 +2,9 @@
 
 `migrations/` builds them; a test holds the two equal. Columns ending in `_at_ns` are wall-clock
 nanoseconds UTC. NULL means not measured. Every table but the fleet's is keyed by `run_key`, and a
-row that may change again (an open rollup interval, a live request) is replaced by its key.
+row that may change again (an open rollup interval, a live request) is replaced by its key. On
+Postgres some are cut by time, without a foreign key and with that time within the primary key; see
+`agent.store.partitions`.
 """
 
 from typing import Final

@@ -5,6 +5,7 @@ from typing import Final, NamedTuple
 
 from sqlalchemy import Connection, Engine, text
 
+from agent.store.partition_drop import drop_empty
 from agent.store.retention import TIER_OF, Held
 
 VACUUM_PAGES: Final = 256  # in one transaction: a megabyte, so that the agent's commits fit between
@@ -58,8 +59,12 @@ def _weights(connection: Connection) -> dict[Held, int]:
 
 
 def give_back(engine: Engine) -> None:
-    """Return free pages to the file system, a little at a time; on Postgres to the tables."""
+    """Return free pages to the file system, a little at a time.
+
+    Postgres gives back whole partitions; what is free within others, later rows use.
+    """
     if engine.dialect.name != "sqlite":
+        drop_empty(engine)
         with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
             for table in ("chunks", "snapshots", "requests", "rollups", "latencies", "labelled"):
                 connection.execute(text(f"VACUUM {table}"))

@@ -10,6 +10,7 @@ from typing import Final
 from sqlalchemy import Table
 
 from agent.store import schema
+from agent.store.partitions import TIME_COLUMNS
 
 # Columns of `runs` that a commit adds to, in the order of the statement's values.
 RUN_TOTALS: Final = (
@@ -44,7 +45,10 @@ def make_statements(dialect: str) -> Statements:
     tables = schema.metadata.tables
     return Statements(
         insert={name: _insert(table, mark) for name, table in tables.items()},
-        replace={name: _replace(table, mark) for name, table in tables.items()},
+        replace={
+            name: _replace(table, mark, key_columns(table, dialect))
+            for name, table in tables.items()
+        },
         add_kinds=_insert(schema.kind_totals, mark)
         + " ON CONFLICT (run_key, kind) DO UPDATE SET stored = kind_totals.stored +"
         " excluded.stored, lost = kind_totals.lost + excluded.lost",
@@ -58,7 +62,8 @@ def make_statements(dialect: str) -> Statements:
         f" WHERE run_key={mark}",
         drop_states=f"UPDATE snapshots SET state_data=NULL WHERE run_key={mark} AND seq<{mark}"
         " AND state_data IS NOT NULL",
-        drop_chunk=f"DELETE FROM chunks WHERE run_key={mark} AND seq0={mark}",
+        drop_chunk=f"DELETE FROM chunks WHERE run_key={mark} AND seq0={mark}"
+        f" AND start_at_ns={mark}",
         drop_rollup=f"DELETE FROM rollups WHERE run_key={mark} AND tier_seconds={mark}"
         f" AND at_ns={mark}",
     )
@@ -70,8 +75,14 @@ def _insert(table: Table, mark: str) -> str:
     return f"INSERT INTO {table.name} ({', '.join(names)}) VALUES ({marks})"
 
 
-def _replace(table: Table, mark: str) -> str:
+def key_columns(table: Table, dialect: str) -> list[str]:
+    """Return a table's primary key; on Postgres with what its partitions are cut by."""
     keys = [column.name for column in table.primary_key.columns]
+    time = TIME_COLUMNS.get(table.name)
+    return [*keys, time] if dialect == "postgresql" and time and time not in keys else keys
+
+
+def _replace(table: Table, mark: str, keys: list[str]) -> str:
     others = [column.name for column in table.columns if column.name not in keys]
     update = ", ".join(f"{name}=excluded.{name}" for name in others)
     return f"{_insert(table, mark)} ON CONFLICT ({', '.join(keys)}) DO UPDATE SET {update}"

@@ -34,6 +34,7 @@ from agent.store.copy import row_writer
 from agent.store.delta import DeltaRows
 from agent.store.holder import LeaseWatch, this_agent
 from agent.store.leases import Leases
+from agent.store.partitions import OnePiece, Partitions, partitions_of
 from agent.store.resume import StoredRun, load_run
 from agent.store.revision import upgrade
 from agent.store.rows import COUNTS
@@ -55,6 +56,7 @@ class Store:
             statements,
             DeltaRows(statements, row_writer(engine, statements)),
             self.leases,
+            (Partitions if engine.dialect.name == "postgresql" else OnePiece)(self._transaction),
         )
 
     @classmethod
@@ -131,6 +133,7 @@ class Writing:
     statements: Statements
     rows: DeltaRows
     leases: Leases
+    partitions: Partitions
 
 
 class RunWriter:
@@ -144,6 +147,7 @@ class RunWriter:
         self._statements = writing.statements
         self._rows = writing.rows
         self._leases = writing.leases
+        self._partitions = writing.partitions
         self._run_key = run.run_key if run else None
         self._position = run.position if run else None
         self._small_chunks = NO_CHUNKS
@@ -169,6 +173,7 @@ class RunWriter:
         """
         plan = plan_merge(self._small_chunks, delta)
         repeats = plan_repeats(self._tier_ends, delta.rollups)
+        self._partitions.ensure(partitions_of(delta, plan, repeats))
         tried, self._stamp = self._stamp, self._stamp or secrets.randbits(62)
         try:
             with self._transaction() as connection:
@@ -181,6 +186,8 @@ class RunWriter:
                     self._rows.merge(connection, key, delta.wall_offset_ns, plan)
                     self._rows.touch(connection, key, delta, progress, plan)
         except IntegrityError as error:
+            if self._partitions.is_missing(error):
+                return self.commit(delta, shape, progress)
             raise StoreConflict(str(self.stream), self._expected()) from error
         self._stamp = None
         self._run_key = key

@@ -7,6 +7,7 @@ from sqlalchemy import text
 
 from agent.errors import StoreConflict, StoreUnwritable
 from agent.store.copy import FEWEST_ROWS, CopiedRows, InsertedRows
+from agent.store.partitions import DAY_NS, TIER_WIDTH_NS, partition_at
 from agent.store.rows import Row, request_rows, rollup_rows
 from agent.store.schema import metadata
 from agent.store.statements import make_statements
@@ -34,6 +35,8 @@ COPIED = CopiedRows(INSERTED, fewest=1)
 def store(postgres_url: str) -> Iterator[Store]:  # noqa: F811
     with Store.open(postgres_url) as store:
         store.writer(STREAM).commit(delta(1), SHAPE, progress(1))
+        parts = {partition_at(f"rollups_{tier}s", OFFSET, TIER_WIDTH_NS[tier]) for tier in (1, 10)}
+        store._writing.partitions.ensure({*parts, partition_at("chunks", 1, DAY_NS)})
         yield store
 
 
