@@ -12,11 +12,21 @@ import numpy as np
 from agent.commands.exit_codes import ExitCode
 from agent.config import load_config
 from agent.errors import ConfigError
+from agent.pool_usage import known_owner, leaker_words
 from agent.reads.models import RunRow
 from agent.reads.reads import Reads, open_reads
+from kvpulse.events import UNKNOWN_OWNER
 
 SECOND_NS: Final = 1_000_000_000
 MOST_POINTS: Final = 10_000_000  # so that the tier of one second is read
+
+
+@dataclass(frozen=True, slots=True)
+class LeakedBlock:
+    """A block that was never given back."""
+
+    block: int
+    owner: int | None  # None: it ended in a gap
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +37,7 @@ class RunSummary:
         per_kind: Events of each kind: how many are stored, how many are known lost.
         ledger_balanced: Audits were held against the ledger, and neither one nor a law failed.
         active_blocks_at_end: None when no rollup says it.
-        leaked_blocks: Blocks still active although their owner ended, with that owner.
+        leaked_blocks: Blocks still active although their owner ended.
         refused_frees: Blocks that were freed although nobody held them.
     """
 
@@ -42,7 +52,7 @@ class RunSummary:
     ledger_balanced: bool
     seconds_with_pool_wait: int
     active_blocks_at_end: int | None
-    leaked_blocks: list[dict[str, int]]
+    leaked_blocks: list[LeakedBlock]
     refused_frees: int
 
     @property
@@ -85,7 +95,7 @@ def summarize(reads: Reads, run: RunRow) -> RunSummary:
         ledger_balanced=_is_balanced(reads, run),
         seconds_with_pool_wait=int((series.values["wait_pool_ns"] > 0).sum()),
         active_blocks_at_end=int(active[-1]) if len(active) else None,
-        leaked_blocks=[{"block": leak.block, "owner": leak.owner} for leak in leaks],
+        leaked_blocks=[LeakedBlock(leak.block, known_owner(leak.owner)) for leak in leaks],
         refused_frees=int(np.nansum(series.values["refused_frees"])),
     )
 
@@ -142,9 +152,11 @@ def _in_words(summary: RunSummary) -> list[str]:
         lines.append(f"active blocks at the end: {summary.active_blocks_at_end}")
     by_owner: dict[int, list[int]] = {}
     for leak in summary.leaked_blocks:
-        by_owner.setdefault(leak["owner"], []).append(leak["block"])
+        owner = UNKNOWN_OWNER if leak.owner is None else leak.owner
+        by_owner.setdefault(owner, []).append(leak.block)
     for owner, blocks in by_owner.items():
-        lines.append(f"leaked by sequence {owner}: blocks {', '.join(map(str, sorted(blocks)))}")
+        who = leaker_words(owner)
+        lines.append(f"leaked by {who}: blocks {', '.join(map(str, sorted(blocks)))}")
     if summary.refused_frees:
         lines.append(f"freed although nobody held them: {summary.refused_frees} blocks")
     return lines

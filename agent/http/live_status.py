@@ -6,7 +6,7 @@ from agent.ledger.delta import LiveState
 from agent.live_view import LiveEngine, LiveSnapshot
 from agent.metrics.engine_samples import is_fresh, source_age_seconds
 from agent.metrics.gpu import is_current
-from agent.pool_usage import leak_report
+from agent.pool_usage import known_owner, leak_report
 from agent.price import Price
 from agent.rollups.rebucket import NS_PER_SECOND
 
@@ -174,7 +174,9 @@ def _ledger(live: LiveState) -> Document:
         "refused_frees": live.refused_frees,
         "num_leaked": len(live.leaks),
         "leak_report": leak_report(live.leaks, cached_blocks=live.gauges["cached_blocks"]).sentence,
-        "leaked": [{"block": k.block, "owner": k.owner} for k in live.leaks[:MAX_LISTED]],
+        "leaked": [
+            {"block": k.block, "owner": known_owner(k.owner)} for k in live.leaks[:MAX_LISTED]
+        ],
         "num_held": sum(len(hold.blocks) for hold in live.held),
         "held": [
             {"owner": h.owner, "reason": h.reason, "num_blocks": len(h.blocks)}

@@ -118,9 +118,10 @@ class LedgerCore:
                 return
         adopt_blocks(self.blocks, keyframe.counts.astype(np.int64), keyframe, t_ns)
         adopt_blocks(self.host, keyframe.host_counts.astype(np.int64), keyframe, t_ns)
-        self.owners = adopt_owners(self.owners, self.blocks, keyframe)
+        before, ended = self.owners, self.leaks.suspects.keys()
+        self.owners = adopt_owners(before, self.blocks, keyframe, ended)
         self.curve = adopt_requests(self.requests, keyframe, t_ns)
-        self.leaks.suspects.clear()
+        self.leaks.meet_keyframe(before, self.owners, Suspect(t_ns, self.num_steps))
         self.active_block_ns = 0
         self.known = True
 

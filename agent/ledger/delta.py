@@ -160,8 +160,8 @@ class Leak:
     """A block that stayed active after its owner ended; a later row with `ended_ns` closes it."""
 
     block: int
-    owner: int
-    since_ns: int  # when the owner ended
+    owner: int  # UNKNOWN_OWNER: it ended in a gap
+    since_ns: int  # when the owner ended; of an unknown one: when the leak was seen first
     ended_ns: int | None = None
 
 

@@ -248,6 +248,8 @@ class Ledger:
 
     def _look_for_leaks(self) -> list[Leak]:
         core = self.core
+        if not core.known:  # who holds what is not known either
+            return []
         if self._closing:
             return core.leaks.look_at_the_end(core.owners, core.t_ns)
         return core.leaks.look(

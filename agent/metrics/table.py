@@ -64,7 +64,7 @@ KV_LEAKED_BLOCKS: Final = gauge(
     "kv_leaked_blocks",
     Unit.BLOCKS,
     "Active blocks whose owner ended more than 2 steps and 1 s ago, holds apart. Cached blocks "
-    "are never a leak.",
+    "are never a leak; those whose owner ended in a gap count, too.",
 )
 KV_HELD_BLOCKS: Final = gauge(
     "kv_held_blocks",

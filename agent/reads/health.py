@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from sqlalchemy import Connection, text
 
+from agent.pool_usage import leaker_words
 from agent.reads.models import (
     GapRow,
     KindTotal,
@@ -165,7 +166,11 @@ def _leak_marks(connection: Connection, bind: Bind) -> list[Mark]:
         " AND since_at_ns>=:start AND since_at_ns<:end GROUP BY since_at_ns, owner"
     )
     return [
-        Mark(row.since_at_ns, MarkKind.LEAK, f"{row.blocks} blocks of sequence {row.owner} leaked")
+        Mark(
+            row.since_at_ns,
+            MarkKind.LEAK,
+            f"{row.blocks} blocks of {leaker_words(row.owner)} leaked",
+        )
         for row in connection.execute(query, bind)
     ]
 

@@ -9,6 +9,7 @@ from agent.commands.summary import main
 from agent.ledger.delta import AuditResult, LawFailure, Leak
 from agent.store.store import Store
 from kvpulse.command import main as kvpulse
+from kvpulse.events import UNKNOWN_OWNER
 from tests.agent.factories_store import (
     NS,
     SHAPE,
@@ -78,6 +79,17 @@ def test_a_leak_is_named_and_makes_the_answer_bad(tmp_path, capsys):
     assert code == 1
     assert answer["leaked_blocks"] == [{"block": 7, "owner": 3}]
     assert "leaked by sequence 3: blocks 7" in capsys.readouterr().out
+
+
+def test_a_leak_of_an_unknown_owner_is_told_without_one(tmp_path, capsys):
+    where = empty_store(tmp_path)
+    _fill(where, leaks=(Leak(block=7, owner=UNKNOWN_OWNER, since_ns=2 * NS),))
+
+    _, answer = _answer(capsys, where)
+    main(["--store", where])
+
+    assert answer["leaked_blocks"] == [{"block": 7, "owner": None}]
+    assert "leaked by an owner unknown, before a gap: blocks 7" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
