@@ -2,7 +2,7 @@
 
 from agent.gpus import GpuFigure
 from agent.http.health import Readiness, judge
-from agent.ledger.delta import LiveState
+from agent.ledger.delta import BrokenLaw, LiveState
 from agent.live_view import LiveEngine, LiveSnapshot
 from agent.metrics.engine_samples import is_fresh, source_age_seconds
 from agent.metrics.gpu import is_current
@@ -160,6 +160,20 @@ def _waits(live: LiveState) -> Document:
     }
 
 
+def _broken_law(broken: BrokenLaw, live: LiveState) -> Document:
+    named = broken.evidence.named
+    return {
+        "law": broken.law,
+        "opened_at_ns": broken.opened_ns + live.wall_offset_ns,
+        "expected": broken.evidence.expected,
+        "found": broken.evidence.found,
+        "blocks": list(named.blocks),
+        "num_blocks": named.num_blocks,
+        "owners": [known_owner(owner) for owner in named.owners],
+        "num_owners": named.num_owners,
+    }
+
+
 def _ledger(live: LiveState) -> Document:
     return {
         "balanced": live.balanced,
@@ -167,6 +181,7 @@ def _ledger(live: LiveState) -> Document:
         "audits_failed": live.audits_failed,
         "laws_failed": live.laws_failed,
         "last_failures": [{"law": f.law, "detail": f.detail} for f in live.last_failures],
+        "broken_laws": [_broken_law(broken, live) for broken in live.broken_laws],
         "events_stored": sum(live.stored),
         "events_lost": sum(live.lost),
         "unknown_records": live.unknown,

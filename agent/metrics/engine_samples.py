@@ -220,4 +220,6 @@ def _telemetry(live: LiveState) -> Iterator[Sample]:
     yield Sample(metrics.LEDGER_AUDITS, ("passed",), live.audits_passed)
     yield Sample(metrics.LEDGER_AUDITS, ("failed",), live.audits_failed)
     yield Sample(metrics.LAW_FAILURES, (), live.laws_failed)
+    if live.balanced is not None:
+        yield Sample(metrics.BROKEN_LAWS, (), len(live.broken_laws))
     yield Sample(metrics.GAPS, (), live.num_gaps)

@@ -263,6 +263,12 @@ LAW_FAILURES: Final = counter(
     Unit.COUNT,
     "Times a conservation law of the ledger did not hold, such as active + cached + free = total.",
 )
+BROKEN_LAWS: Final = gauge(
+    "ledger_broken_laws",
+    Unit.COUNT,
+    "Laws and audits of the ledger that do not hold now; the store names what each is about. "
+    "0 while all hold, absent from a gap on until the next keyframe.",
+)
 JOURNAL_LAG: Final = gauge(
     "journal_lag_seconds",
     Unit.SECONDS,
@@ -315,6 +321,6 @@ TABLE: Final = (
     STEP_TIME,
     *SHARING_TABLE,
     *CAPACITY_TABLE,
-    *(EVENTS, EVENTS_LOST, LEDGER_AUDITS, LAW_FAILURES, JOURNAL_LAG, JOURNAL_BEHIND),
+    *(EVENTS, EVENTS_LOST, LEDGER_AUDITS, LAW_FAILURES, BROKEN_LAWS, JOURNAL_LAG, JOURNAL_BEHIND),
     *(SOURCE_UP, SOURCE_AGE, RUN_START, GAPS, ENGINE_INFO),
 )

@@ -23,6 +23,7 @@ from agent.reads import requests as reads_requests
 from agent.reads import runs as reads_runs
 from agent.reads import series as reads_series
 from agent.reads import usage as reads_usage
+from agent.reads.broken_laws import BrokenLaw, read_broken_laws
 from agent.reads.models import (
     EngineRow,
     GapRow,
@@ -209,6 +210,11 @@ class Reads:
         """Return blocks that outlived their owner, open ones first."""
         with self._connection() as connection:
             return reads_health.read_leaks(connection, run_key)
+
+    def broken_laws(self, run_key: int) -> list[BrokenLaw]:
+        """Return the laws and audits that did not hold, those that do not now first."""
+        with self._connection() as connection:
+            return read_broken_laws(connection, run_key)
 
     def close(self) -> None:
         """Close every connection."""

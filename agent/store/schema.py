@@ -300,16 +300,20 @@ leaks: Final = Table(
     PrimaryKeyConstraint("run_key", "block", "owner", "since_at_ns"),
 )
 
-audit_failures: Final = Table(
-    "audit_failures",
+broken_laws: Final = Table(
+    "broken_laws",
     metadata,
     _run(),
-    _big("seq"),  # records accounted for at the commit that stored it
-    _big("item_idx"),
-    _text("law"),
-    _big("at_ns"),
-    _text("detail"),
-    PrimaryKeyConstraint("run_key", "seq", "item_idx"),
+    _text("law"),  # an audit too
+    _big("opened_at_ns"),
+    _big("closed_at_ns", null=True),  # NULL: it does not hold now, or did not when the run ended
+    _text("expected"),
+    _text("found"),
+    _text("blocks"),  # JSON: the first few
+    _big("num_blocks"),
+    _text("owners"),  # JSON: the first few; 4294967295 is an unknown one
+    _big("num_owners"),
+    PrimaryKeyConstraint("run_key", "law", "opened_at_ns"),
 )
 
 incidents: Final = Table(

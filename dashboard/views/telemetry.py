@@ -8,7 +8,13 @@ from agent.reads.models import EngineRow
 from dashboard.charts.event_rates import event_rate_chart
 from dashboard.formats import count, unmarked
 from dashboard.frames.block_detail import leak_words
-from dashboard.frames.telemetry import gaps_table, headline, health_tiles, kinds_table
+from dashboard.frames.telemetry import (
+    gaps_table,
+    headline,
+    health_tiles,
+    kinds_table,
+    laws_table,
+)
 from dashboard.page import Page, live_part, wall_ns
 from dashboard.pieces import (
     chart,
@@ -49,6 +55,7 @@ def body(page: Page) -> None:
         "recorder has paused (disk full?), or the agent reads another journal.",
     )
     draw_tables(page, engine)
+    draw_laws(page, engine)
     draw_agent_link(page)
     identity_line(engine)
 
@@ -80,6 +87,16 @@ def draw_tables(page: Page, engine: EngineRow) -> None:
             small(leak_words(leaks))
         else:
             small(f"None of {count(engine.total_blocks)} blocks outlived its owner.")
+
+
+def draw_laws(page: Page, engine: EngineRow) -> None:
+    """Draw the laws of the ledger that did not hold, with what they are about."""
+    st.markdown("**Broken laws**")
+    laws = page.data.broken_laws(engine)
+    if laws:
+        st.dataframe(laws_table(laws), hide_index=True, placeholder="—", key="laws")
+    else:
+        small("None: every law of the ledger held whenever it was checked.")
 
 
 def draw_agent_link(page: Page) -> None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from agent.head_of_line import HeadOfLine
+from agent.reads.broken_laws import BrokenLaw
 from agent.reads.models import (
     EngineRow,
     GapRow,
@@ -280,6 +281,11 @@ class FakeReads:
             chunk_bytes=2_830_112,
             store_bytes=9_100_288,
         )
+
+    def broken_laws(self, run_key) -> list[BrokenLaw]:
+        opened = self.now_ns - 80 * SECOND
+        said = BrokenLaw("audit", opened, None, "active 312", "active 310", [7], 1, [121], 1)
+        return [said] if self.audits_failed else []
 
     def leaks(self, run_key) -> list[Leak]:
         since = self.now_ns - 90 * SECOND
