@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from agent.head_of_line import HeadOfLine
 from agent.reads.broken_laws import BrokenLaw
+from agent.reads.gpus import GpuHistory
 from agent.reads.models import (
     EngineRow,
     GapRow,
@@ -290,6 +291,10 @@ class Data:
     def broken_laws(self, engine: EngineRow) -> list[BrokenLaw]:
         """Return the laws and audits that did not hold, those that do not now first."""
         return self._reads.broken_laws(engine.run_key)
+
+    def gpus(self, window: Window) -> GpuHistory:
+        """Return what the GPUs of all machines did in a window."""
+        return self._reads.gpus(window.start_ns, window.end_ns)
 
     def open_leaks(self, engine: EngineRow) -> list[Leak]:
         """Return the leaks that are open now."""

@@ -1,4 +1,4 @@
-"""Broken laws of the ledger are conditions with a beginning and an end, not rows per check."""
+"""Broken laws are conditions with a beginning and an end; the GPUs have a history."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -37,10 +37,31 @@ def upgrade() -> None:
         f" {NONE_NAMED} FROM audit_failures GROUP BY run_key, law"
     )
     op.drop_table("audit_failures")
+    _create_gpu_samples()
+
+
+def _create_gpu_samples() -> None:
+    op.create_table(
+        "gpu_samples",
+        sa.Column("host", sa.Text, nullable=False),
+        sa.Column("gpu", sa.Text, nullable=False),
+        sa.Column("at_ns", sa.BigInteger, nullable=False),
+        sa.Column("name", sa.Text, nullable=True),
+        sa.Column("num_looks", sa.BigInteger, nullable=False),
+        sa.Column("memory_used_bytes", sa.BigInteger, nullable=True),
+        sa.Column("memory_total_bytes", sa.BigInteger, nullable=True),
+        sa.Column("utilization_ratio", sa.Double, nullable=True),
+        sa.Column("power_watts", sa.Double, nullable=True),
+        sa.Column("missing", sa.Text, nullable=False),
+        sa.PrimaryKeyConstraint("host", "gpu", "at_ns", name="pk_gpu_samples"),
+        sqlite_with_rowid=False,
+    )
+    op.create_index("ix_gpu_samples_at_ns", "gpu_samples", ["at_ns"])
 
 
 def downgrade() -> None:
-    """Make each condition one failure again."""
+    """Make each condition one failure again; the GPUs' history goes."""
+    op.drop_table("gpu_samples")
     op.create_table(
         "audit_failures",
         sa.Column(
