@@ -105,6 +105,12 @@ OLDEST_WAIT: Final = gauge(
     Unit.SECONDS,
     "How long the sequence that has waited longest has waited so far; 0 when nobody waits.",
 )
+OLDEST_WAIT_OF_CAUSE: Final = gauge(
+    "oldest_wait_of_cause_seconds",
+    Unit.SECONDS,
+    "The same by cause, since that cause began to hold; 0 where nobody waits for it.",
+    "cause",
+)
 REQUESTS: Final = counter(
     "requests", Unit.REQUESTS, "Requests that arrived, those refused included."
 )
@@ -139,6 +145,9 @@ WAIT_SECONDS: Final = counter(
     "blocks, or behind one that has none), scheduler (batch slots, token budget, busy engine), "
     "quota, transfer. They add up to all queue time.",
     "class",
+)
+WAIT_CAUSE_SECONDS: Final = counter(
+    "wait_cause_seconds", Unit.SECONDS, "The same seconds by each single cause.", "cause"
 )
 PREFIX_QUERIES: Final = counter(
     "prefix_cache_queries",
@@ -312,8 +321,23 @@ TABLE: Final = (
     *(KV_BLOCKS, KV_POOL_BLOCKS, KV_CACHE_USAGE, KV_REFERENCES, KV_FILLED_SLOTS, KV_BLOCK_SIZE),
     *(KV_LEAKED_BLOCKS, KV_HELD_BLOCKS, KV_ALLOCATED, KV_EVICTED, REFUSED_FREES),
     KV_ALLOC_FAILURES,
-    *(NUM_RUNNING, NUM_WAITING, OLDEST_WAIT, REQUESTS, REQUESTS_FINISHED, REJECTIONS),
-    *(PREEMPTIONS, RECOMPUTED_TOKENS, WAIT_SECONDS, PREFIX_QUERIES, PREFIX_HITS),
+    *(
+        NUM_RUNNING,
+        NUM_WAITING,
+        OLDEST_WAIT,
+        OLDEST_WAIT_OF_CAUSE,
+        REQUESTS,
+        REQUESTS_FINISHED,
+        REJECTIONS,
+    ),
+    *(
+        PREEMPTIONS,
+        RECOMPUTED_TOKENS,
+        WAIT_SECONDS,
+        WAIT_CAUSE_SECONDS,
+        PREFIX_QUERIES,
+        PREFIX_HITS,
+    ),
     *(PREFILL_TOKENS, DECODE_TOKENS, STEPS, STEP_PART_SECONDS),
     *(ACTIVE_BLOCK_SECONDS, TENANT_BLOCK_SECONDS, TENANT_TOKENS, TENANT_ACTIVE_BLOCKS),
     *(TIME_TO_FIRST_TOKEN, INTER_TOKEN, TIME_PER_OUTPUT_TOKEN, E2E_LATENCY, PREFILL_TIME),
