@@ -33,6 +33,7 @@ class PoolAccount(NamedTuple):
     checksum: int
     filled_slots: int | None
     largest_free_run: int | None
+    allocate_ns: int | None  # one call's, sampled since the account before
 
     @property
     def adds_up(self) -> bool:
@@ -61,6 +62,7 @@ def pool_accounts(events: EventColumns) -> list[PoolAccount]:
                 words[PoolWord.CHECKSUM_LOW] | words[PoolWord.CHECKSUM_HIGH] << 32,
                 None if filled == NOT_MEASURED else filled,
                 None if run == NOT_MEASURED else run,
+                int(events.aux[record]) - 1 if events.aux[record] else None,
             )
         )
     return accounts

@@ -175,6 +175,7 @@ class LedgerCore:
         self._check_ids(events, effects)
         self._audit(accounts, effects, host_effects, sums)
         self._sample_first_blocks(first_blocks, sums)
+        _sample_allocate_calls(accounts, sums)
         rows = second_rows.rows_of(sums)
         second_rows.add_event_counts(rows, events, grid, stored)
         self._add_stated(rows, accounts, grid, totals_before)
@@ -335,3 +336,10 @@ class LedgerCore:
         if tenant == 0:
             return "none"
         return self.strings.get(tenant, f"tenant_{tenant}")
+
+
+def _sample_allocate_calls(accounts: list[PoolAccount], sums: SecondSums) -> None:
+    for account in accounts:
+        if account.allocate_ns is not None:
+            sums.second = int(sums.grid.index[account.record])
+            sums.sample("allocate_call", account.allocate_ns)
