@@ -151,8 +151,7 @@ class RequestLedger:
         self.tally.queue_waits_ns += by_cause
         if by_cause != queued:
             sides = (f"queued {queued} ns", f"causes add up to {by_cause} ns")
-            failure = LawFailure.of_sequence("waits_add_up", state.owner, t_ns, sides)
-            self.failures.append(failure)
+            self.failures.append(LawFailure.of_sequence("waits_add_up", state.owner, t_ns, sides))
         sums = self._sums
         sums.sample("queue", queued)
         sums.sample("pool_wait", state.class_ns(state.waits, WaitClass.POOL))
@@ -204,8 +203,7 @@ class RequestLedger:
                 continue
             if not before:
                 said = ("waiting", f"{state.state}, states cause {cause}")
-                failure = LawFailure.of_sequence("wait_of_waiting", owner, t_ns, said)
-                self.failures.append(failure)
+                self.failures.append(LawFailure.of_sequence("wait_of_waiting", owner, t_ns, said))
                 continue
             passed = t_ns - state.cause_since_ns
             waited_ns += passed
