@@ -22,7 +22,7 @@ from agent.ledger.event_columns import Bools, Bytes, EventColumns, Ints, columns
 from agent.ledger.owner_ledger import OwnerLedger
 from agent.ledger.reference_ledger import ReferenceLedger
 from agent.ledger.state_frame import decode_frame, encode_frame
-from kvpulse.events import HOST_TIER, BlockState, FreeOutcome, Kind
+from kvpulse.events import HOST_TIER, UNKNOWN_OWNER, BlockState, FreeOutcome, Kind
 
 UNKNOWN: Final = -1
 SPARSE_RATIO: Final = 4  # of the span of owners' numbers to their moves: sorting is cheaper then
@@ -231,7 +231,9 @@ class MapReplay:
         references = ReferenceLedger()
         references.append(slot.astype(np.int32), block.astype(np.int32), drops)
         references.settle(held.astype(np.int64))
-        return owners[references.slot], references.block.astype(np.int64)
+        holder, held_block = owners[references.slot], references.block.astype(np.int64)
+        seen = holder != UNKNOWN_OWNER  # what a gap left over is active without a holder here
+        return holder[seen], held_block[seen]
 
 
 def replay_map(map_blob: bytes, chunks: Iterable[bytes], *, at_ns: int) -> BlockMap:

@@ -1,7 +1,7 @@
-"""Look at the GPUs, show the answer, and say what is missing."""
+"""Look at the GPUs, show and keep the answer, and say what is missing."""
 
 import logging
-from typing import Final
+from typing import Final, Protocol
 
 from agent.gpus import GpuReading
 from agent.live_view import LiveView
@@ -11,11 +11,25 @@ from agent.sources.nvml import NvmlSource
 LOGGER: Final = logging.getLogger(__name__)
 
 
+class GpuNotes(Protocol):
+    """Keeps what looks at the GPUs found."""
+
+    def note(self, reading: GpuReading) -> None:
+        """Take in a look; raises nothing."""
+
+
 class GpuWatch:
     """Asks whenever it is told to; meant for a thread of its own, since a driver may hang."""
 
-    def __init__(self, source: NvmlSource, view: LiveView, log_limit: OncePerHour) -> None:
+    def __init__(
+        self,
+        source: NvmlSource,
+        view: LiveView,
+        log_limit: OncePerHour,
+        history: GpuNotes | None = None,
+    ) -> None:
         self._source = source
+        self._history = history
         self._view = view
         self._log_limit = log_limit
 
@@ -23,6 +37,8 @@ class GpuWatch:
         """Ask once; what is missing is one line per cause and hour."""
         reading = self._source.read()
         self._view.note_gpus(reading)
+        if self._history is not None:
+            self._history.note(reading)
         for cause, gpus in causes(reading).items():
             if self._log_limit.is_due(cause):
                 LOGGER.info("%s%s", cause, f" (GPU {', '.join(gpus)})" if gpus else "")

@@ -4,6 +4,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+from kvpulse.events import UNKNOWN_OWNER
+
 
 class LeakedBlock(Protocol):
     """A leak, live or stored."""
@@ -14,7 +16,7 @@ class LeakedBlock(Protocol):
 
     @property
     def owner(self) -> int:
-        """Return the sequence that ended."""
+        """Return the sequence that ended; `UNKNOWN_OWNER` where nobody saw it."""
 
     @property
     def since_ns(self) -> int:
@@ -22,6 +24,16 @@ class LeakedBlock(Protocol):
 
 
 MOST_NAMED: Final = 20
+
+
+def leaker_words(owner: int) -> str:
+    """Name the holder of a leaked block."""
+    return "an owner unknown, before a gap" if owner == UNKNOWN_OWNER else f"sequence {owner}"
+
+
+def known_owner(owner: int) -> int | None:
+    """Return a holder as documents state it: None where it is not known."""
+    return None if owner == UNKNOWN_OWNER else owner
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,11 +101,17 @@ class LeakReport:
         """Return the finding in words, naming the first owners."""
         if not self.owners:
             return f"nothing leaked; cached, reclaimable {self.cached_blocks or 0}"
-        names = ", ".join(str(each.owner) for each in self.owners[:MOST_NAMED])
-        more = len(self.owners) - MOST_NAMED
-        rest = f" and {more} more" if more > 0 else ""
         blocks = "1 block" if self.num_blocks == 1 else f"{self.num_blocks} blocks"
-        return f"references never released: {blocks} of ended sequences {names}{rest}"
+        return f"references never released: {blocks} of {self._owners_in_words}"
+
+    @property
+    def _owners_in_words(self) -> str:
+        seen = [each for each in self.owners if each.owner != UNKNOWN_OWNER]
+        names = ", ".join(str(each.owner) for each in seen[:MOST_NAMED])
+        more = len(seen) - MOST_NAMED
+        parts = [f"ended sequences {names}" + (f" and {more} more" if more > 0 else "")]
+        unseen = [leaker_words(UNKNOWN_OWNER)] * (len(seen) < len(self.owners))
+        return " and of ".join(parts * bool(seen) + unseen)
 
 
 def leak_report(leaks: Iterable[LeakedBlock], *, cached_blocks: int | None) -> LeakReport:

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from agent.head_of_line import HeadOfLine
+from agent.reads.broken_laws import BrokenLaw
+from agent.reads.gpus import GpuHistory
 from agent.reads.models import (
     EngineRow,
     GapRow,
@@ -285,6 +287,14 @@ class Data:
             for leak in self._reads.leaks(engine.run_key)
             if leak.since_ns <= at_ns and (leak.ended_at_ns is None or leak.ended_at_ns > at_ns)
         ]
+
+    def broken_laws(self, engine: EngineRow) -> list[BrokenLaw]:
+        """Return the laws and audits that did not hold, those that do not now first."""
+        return self._reads.broken_laws(engine.run_key)
+
+    def gpus(self, window: Window) -> GpuHistory:
+        """Return what the GPUs of all machines did in a window."""
+        return self._reads.gpus(window.start_ns, window.end_ns)
 
     def open_leaks(self, engine: EngineRow) -> list[Leak]:
         """Return the leaks that are open now."""

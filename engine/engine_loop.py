@@ -99,6 +99,7 @@ class Engine:
         self._reports = Reports(
             config, self._pool, self._scheduler, host_pool=self._host_pool, recorder=recorder
         )
+        self._reports.time_allocations(clock)
         self._keyframes = keyframes or KeyframeSource()
         self._keyframes.attach(self._pool, self._scheduler, host_pool=self._host_pool)
         self._books = Books(self._pool, self._scheduler, self._keyframes, host_pool=self._host_pool)

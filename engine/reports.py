@@ -2,7 +2,9 @@
 
 from typing import TYPE_CHECKING
 
+from engine.allocate_timer import AllocateTimer, timer_for
 from engine.block_pool import BlockPool
+from engine.clock import Clock
 from engine.config import EngineConfig
 from engine.policy.scheduling_policy import changed_fields, tenant_ceilings
 from engine.pool_results import PoolAudit
@@ -28,11 +30,16 @@ class Reports:
         recorder: "Recorder | None" = None,
     ) -> None:
         self.due_ns = 0
+        self._allocate_timer: AllocateTimer | None = None
         self._host_pool = host_pool
         self._config = config
         self._pool = pool
         self._scheduler = scheduler
         self._recorder = recorder
+
+    def time_allocations(self, clock: Clock) -> None:
+        """State how long a call to allocate takes, where the clock is one that can tell."""
+        self._allocate_timer = timer_for(self._pool, clock)
 
     def state_config(self, runner: RunnerDescription, *, max_context: int) -> None:
         """State the fingerprint: everything that decides how the engine behaves."""
@@ -93,6 +100,7 @@ class Reports:
                 audit.checksum,
                 self.filled_slots(audit.active),
                 audit.largest_free_run,
+                allocate_ns=None if self._allocate_timer is None else self._allocate_timer.take(),
             )
             self._recorder.heartbeat(step, len(scheduler.live), len(scheduler.waiting))
         if self._host_pool is not None:

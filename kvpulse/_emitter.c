@@ -208,7 +208,7 @@ static PyMethodDef methods[] = {
            "schedule_ns, compute_ns, sample_ns"),
     METHOD("pool", pool,
            "total, active, cached, free, sum_of_counts, checksum, filled_slots=None, "
-           "largest_free_run=None, host=False"),
+           "largest_free_run=None, host=False, allocate_ns=None"),
     {.ml_name = NULL},
 };
 

@@ -12,7 +12,7 @@
 #define HOST_TIER 0x80u
 #define NOT_MEASURED 0xFFFFFFFFu
 #define MOST_WORDS 4096 /* of one record written here; a longer one goes through Python */
-#define MOST_PARAMETERS 9
+#define MOST_PARAMETERS 10
 #define STEP_WORDS 12
 #define POOL_WORDS 10
 

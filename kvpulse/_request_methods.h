@@ -152,9 +152,16 @@ WRITES(pool)
         return 0;
     }
     record->flags = host ? HOST_TIER : 0;
+    if (given[9] != NULL && given[9] != Py_None) {
+        uint32_t allocate_ns;
+        if (!read_u32(given[9], &allocate_ns) || allocate_ns == UINT32_MAX) {
+            return 0;
+        }
+        record->aux = allocate_ns + 1;
+    }
     return write_words(self, record, words, POOL_WORDS, result) && at_safe_point(self, result);
 }
 DECLARE(pool, POOL, 6, "pool", "total", "active", "cached", "free", "sum_of_counts", "checksum",
-        "filled_slots", "largest_free_run", "host")
+        "filled_slots", "largest_free_run", "host", "allocate_ns")
 
 #endif

@@ -194,6 +194,7 @@ class Recorder(RequestEvents):
         filled_slots: int | None = None,
         largest_free_run: int | None = None,
         host: bool = False,
+        allocate_ns: int | None = None,
     ) -> None:
         """State the pool's own account of itself, counted by the pool; a safe point.
 
@@ -201,9 +202,13 @@ class Recorder(RequestEvents):
             checksum: Sum of `block_weight(block) * count` over all blocks, modulo 2**64.
             filled_slots: Filled token slots in active blocks, each block once.
             largest_free_run: Longest run of neighbouring free ids.
+            allocate_ns: How long one call that allocated blocks took since the last account; a
+                sample, since timing every call would cost as much as recording it.
         """
         try:
             flags = HOST_TIER if host else 0
+            # One more than it took: 0 says that no call was timed.
+            aux = 0 if allocate_ns is None else min(allocate_ns, NOT_MEASURED - 1) + 1
         except Exception:  # noqa: BLE001 - the engine must survive whatever it handed us
             return self._refuse(POOL, 1)
         values = (
@@ -216,7 +221,7 @@ class Recorder(RequestEvents):
             NOT_MEASURED if filled_slots is None else filled_slots,
             NOT_MEASURED if largest_free_run is None else largest_free_run,
         )
-        self._emit_words(POOL, flags, 0, 0, 0, POOL_WORDS, values)
+        self._emit_words(POOL, flags, 0, 0, aux, POOL_WORDS, values)
         if self._index >= self._soft_limit or self._word >= self._soft_word:
             self._safe_point()
         return None

@@ -30,6 +30,8 @@ from agent.metrics.otlp import OtlpPush
 from agent.periodic import Periodic
 from agent.reads.reads import open_reads
 from agent.sources.nvml import NvmlSource
+from agent.store.connection import StoreAddress
+from agent.store.gpu_history import GpuHistory
 from agent.store.keeper import StoreKeeper
 from agent.store.store import Store
 
@@ -67,7 +69,7 @@ def main(argv: Sequence[str]) -> int:
             )
             keeper.start()
             try:
-                with _beside(config, view):
+                with _beside(config, view, store.address):
                     return _follow(loop, config, app, stop, as_json=arguments.json)
             finally:
                 keeper.stop()
@@ -169,12 +171,14 @@ def _in_words(summary: dict[str, object]) -> str:
 
 
 @contextmanager
-def _beside(config: AgentConfig, view: LiveView) -> Iterator[None]:
+def _beside(config: AgentConfig, view: LiveView, address: StoreAddress) -> Iterator[None]:
     """Look at the GPUs and push to a collector, where that is wanted, for as long as we follow."""
     limit = OncePerHour(time.monotonic)
     with ExitStack() as stack:
         if config.gpus != "off":
-            look = GpuWatch(NvmlSource(), view, limit).look
+            history = GpuHistory(address, limit)
+            stack.callback(history.close)
+            look = GpuWatch(NvmlSource(), view, limit, history).look
             stack.enter_context(Periodic("gpus", look, pause_seconds=config.gpu_seconds))
         if config.otlp_endpoint is not None:
             push = OtlpPush(config.otlp_endpoint, view, limit).push

@@ -5,6 +5,7 @@ import json
 import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from typing import Final
 
 import numpy as np
@@ -12,11 +13,22 @@ import numpy as np
 from agent.commands.exit_codes import ExitCode
 from agent.config import load_config
 from agent.errors import ConfigError
+from agent.pool_usage import known_owner, leaker_words
+from agent.reads.broken_laws import BrokenLaw
 from agent.reads.models import RunRow
 from agent.reads.reads import Reads, open_reads
+from kvpulse.events import UNKNOWN_OWNER
 
 SECOND_NS: Final = 1_000_000_000
 MOST_POINTS: Final = 10_000_000  # so that the tier of one second is read
+
+
+@dataclass(frozen=True, slots=True)
+class LeakedBlock:
+    """A block that was never given back."""
+
+    block: int
+    owner: int | None  # None: it ended in a gap
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +39,8 @@ class RunSummary:
         per_kind: Events of each kind: how many are stored, how many are known lost.
         ledger_balanced: Audits were held against the ledger, and neither one nor a law failed.
         active_blocks_at_end: None when no rollup says it.
-        leaked_blocks: Blocks still active although their owner ended, with that owner.
+        leaked_blocks: Blocks still active although their owner ended.
+        broken_laws: Laws and audits that did not hold, those that do not now first.
         refused_frees: Blocks that were freed although nobody held them.
     """
 
@@ -42,7 +55,8 @@ class RunSummary:
     ledger_balanced: bool
     seconds_with_pool_wait: int
     active_blocks_at_end: int | None
-    leaked_blocks: list[dict[str, int]]
+    leaked_blocks: list[LeakedBlock]
+    broken_laws: list[BrokenLaw]
     refused_frees: int
 
     @property
@@ -72,6 +86,7 @@ def summarize(reads: Reads, run: RunRow) -> RunSummary:
     active = series.values["active_blocks"]
     active = active[~np.isnan(active)]
     totals = reads.totals(run.run_key)
+    laws = reads.broken_laws(run.run_key)
     leaks = [leak for leak in reads.leaks(run.run_key) if leak.ended_at_ns is None]
     return RunSummary(
         engine=run.engine,
@@ -82,18 +97,13 @@ def summarize(reads: Reads, run: RunRow) -> RunSummary:
         per_kind={kind: {"stored": n.stored, "lost": n.lost} for kind, n in totals.items()},
         audits_passed=run.audits_passed,
         audits_failed=run.audits_failed,
-        ledger_balanced=_is_balanced(reads, run),
+        ledger_balanced=run.audits_passed > 0 == run.audits_failed and not laws,
         seconds_with_pool_wait=int((series.values["wait_pool_ns"] > 0).sum()),
         active_blocks_at_end=int(active[-1]) if len(active) else None,
-        leaked_blocks=[{"block": leak.block, "owner": leak.owner} for leak in leaks],
+        leaked_blocks=[LeakedBlock(leak.block, known_owner(leak.owner)) for leak in leaks],
+        broken_laws=laws,
         refused_frees=int(np.nansum(series.values["refused_frees"])),
     )
-
-
-def _is_balanced(reads: Reads, run: RunRow) -> bool:
-    """Whether audits were held and neither one nor a law of the ledger failed."""
-    failure = reads.telemetry(run.run_key).last_audit_failure
-    return run.audits_passed > 0 and run.audits_failed == 0 and failure is None
 
 
 def choose_run(reads: Reads, engine: str | None, run_id: str | None) -> RunRow:
@@ -140,11 +150,25 @@ def _in_words(summary: RunSummary) -> list[str]:
     ]
     if summary.active_blocks_at_end is not None:
         lines.append(f"active blocks at the end: {summary.active_blocks_at_end}")
+    lines += [_law_in_words(broken) for broken in summary.broken_laws]
     by_owner: dict[int, list[int]] = {}
     for leak in summary.leaked_blocks:
-        by_owner.setdefault(leak["owner"], []).append(leak["block"])
+        owner = UNKNOWN_OWNER if leak.owner is None else leak.owner
+        by_owner.setdefault(owner, []).append(leak.block)
     for owner, blocks in by_owner.items():
-        lines.append(f"leaked by sequence {owner}: blocks {', '.join(map(str, sorted(blocks)))}")
+        who = leaker_words(owner)
+        lines.append(f"leaked by {who}: blocks {', '.join(map(str, sorted(blocks)))}")
     if summary.refused_frees:
         lines.append(f"freed although nobody held them: {summary.refused_frees} blocks")
     return lines
+
+
+def _law_in_words(broken: BrokenLaw) -> str:
+    if broken.closed_at_ns is None:
+        return f"broken law {broken.sentence}; since {_utc(broken.opened_at_ns)}"
+    times = f"{_utc(broken.opened_at_ns)} to {_utc(broken.closed_at_ns)}"
+    return f"a law was broken, {broken.sentence}; {times}"
+
+
+def _utc(at_ns: int) -> str:
+    return datetime.fromtimestamp(at_ns / SECOND_NS, UTC).isoformat(timespec="milliseconds")

@@ -137,7 +137,7 @@ _ALL: Final = (
     ExportTable("marks", "what happened to a run, as on every time chart", MARKS, _marks),
     _paged("gaps", "one stretch of events known to be missing"),
     _paged("leaks", "one block that outlived its owner"),
-    _paged("audit_failures", "one law that did not hold"),
+    _paged("broken_laws", "one law or audit that did not hold, from when to when"),
     ExportTable("totals", "one kind of event: stored and lost", TOTALS, _totals),
 )
 TABLES: Final[Mapping[str, ExportTable]] = MappingProxyType({table.name: table for table in _ALL})

@@ -2,11 +2,11 @@
 
 from agent.gpus import GpuFigure
 from agent.http.health import Readiness, judge
-from agent.ledger.delta import LiveState
+from agent.ledger.delta import BrokenLaw, LiveState
 from agent.live_view import LiveEngine, LiveSnapshot
 from agent.metrics.engine_samples import is_fresh, source_age_seconds
 from agent.metrics.gpu import is_current
-from agent.pool_usage import leak_report
+from agent.pool_usage import known_owner, leak_report
 from agent.price import Price
 from agent.rollups.rebucket import NS_PER_SECOND
 
@@ -160,6 +160,20 @@ def _waits(live: LiveState) -> Document:
     }
 
 
+def _broken_law(broken: BrokenLaw, live: LiveState) -> Document:
+    named = broken.evidence.named
+    return {
+        "law": broken.law,
+        "opened_at_ns": broken.opened_ns + live.wall_offset_ns,
+        "expected": broken.evidence.expected,
+        "found": broken.evidence.found,
+        "blocks": list(named.blocks),
+        "num_blocks": named.num_blocks,
+        "owners": [known_owner(owner) for owner in named.owners],
+        "num_owners": named.num_owners,
+    }
+
+
 def _ledger(live: LiveState) -> Document:
     return {
         "balanced": live.balanced,
@@ -167,6 +181,7 @@ def _ledger(live: LiveState) -> Document:
         "audits_failed": live.audits_failed,
         "laws_failed": live.laws_failed,
         "last_failures": [{"law": f.law, "detail": f.detail} for f in live.last_failures],
+        "broken_laws": [_broken_law(broken, live) for broken in live.broken_laws],
         "events_stored": sum(live.stored),
         "events_lost": sum(live.lost),
         "unknown_records": live.unknown,
@@ -174,7 +189,9 @@ def _ledger(live: LiveState) -> Document:
         "refused_frees": live.refused_frees,
         "num_leaked": len(live.leaks),
         "leak_report": leak_report(live.leaks, cached_blocks=live.gauges["cached_blocks"]).sentence,
-        "leaked": [{"block": k.block, "owner": k.owner} for k in live.leaks[:MAX_LISTED]],
+        "leaked": [
+            {"block": k.block, "owner": known_owner(k.owner)} for k in live.leaks[:MAX_LISTED]
+        ],
         "num_held": sum(len(hold.blocks) for hold in live.held),
         "held": [
             {"owner": h.owner, "reason": h.reason, "num_blocks": len(h.blocks)}

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from agent.ledger.block_ledger import BlockEffects, BlockLedger
-from agent.ledger.delta import LawFailure
+from agent.ledger.delta import LawFailure, Named
 from agent.ledger.event_columns import EventColumns
 from kvpulse.events import HOST_TIER, NOT_MEASURED, Kind, PoolWord
 from kvpulse.keyframe import NULL_ENTRY
@@ -33,6 +33,7 @@ class PoolAccount(NamedTuple):
     checksum: int
     filled_slots: int | None
     largest_free_run: int | None
+    allocate_ns: int | None  # one call's, sampled since the account before
 
     @property
     def adds_up(self) -> bool:
@@ -61,9 +62,15 @@ def pool_accounts(events: EventColumns) -> list[PoolAccount]:
                 words[PoolWord.CHECKSUM_LOW] | words[PoolWord.CHECKSUM_HIGH] << 32,
                 None if filled == NOT_MEASURED else filled,
                 None if run == NOT_MEASURED else run,
+                int(events.aux[record]) - 1 if events.aux[record] else None,
             )
         )
     return accounts
+
+
+def audit_name(account: PoolAccount) -> str:
+    """Return the name under which an account's audit fails."""
+    return "audit_host" if account.host else "audit"
 
 
 def audit(account: PoolAccount, effects: BlockEffects) -> LawFailure | None:
@@ -80,7 +87,13 @@ def audit(account: PoolAccount, effects: BlockEffects) -> LawFailure | None:
     wrong = [f"{name}: pool {its}, ledger {ours}" for name, its, ours in mine if its != ours]
     if not wrong:
         return None
-    return LawFailure("audit_host" if account.host else "audit", "; ".join(wrong), account.t_ns)
+    return LawFailure(
+        audit_name(account),
+        "; ".join(wrong),
+        account.t_ns,
+        ", ".join(f"{name} {its}" for name, its, ours in mine if its != ours),
+        ", ".join(f"{name} {ours}" for name, its, ours in mine if its != ours),
+    )
 
 
 def compare_keyframe(
@@ -104,12 +117,21 @@ def compare_keyframe(
     if len(other_state):
         wrong.append(f"cached or free of blocks {_named(other_state)}")
     stated = _references(keyframe)
+    differing_owners = np.zeros(0, np.int64)
     if stated != held:
         differ = [n for n in sorted(stated.keys() | held.keys()) if stated.get(n) != held.get(n)]
         wrong.append(f"what sequences {_named(np.array(differ))} hold")
+        differing_owners = np.array(differ, np.int64)
     if not wrong:
         return None
-    return LawFailure("audit_keyframe", "keyframe and ledger differ in " + ", ".join(wrong), t_ns)
+    return LawFailure(
+        "audit_keyframe",
+        "keyframe and ledger differ in " + ", ".join(wrong),
+        t_ns,
+        "what the keyframe states",
+        "other " + ", ".join(wrong),
+        Named.of(np.union1d(other_count, other_state), differing_owners),
+    )
 
 
 def _references(keyframe: KeyframeArrays) -> dict[int, int]:

@@ -3,16 +3,23 @@
 `Ledger` (ledger.py) is this plus what is waiting to be stored.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
 
 from agent.kv_groups import StatedGroups
-from agent.ledger import second_rows
-from agent.ledger.audit import PoolAccount, audit, compare_keyframe, pool_accounts
+from agent.ledger import evidence, second_rows
+from agent.ledger.audit import (
+    PoolAccount,
+    audit,
+    audit_name,
+    compare_keyframe,
+    pool_accounts,
+)
 from agent.ledger.block_ledger import BlockEffects, BlockLedger
-from agent.ledger.delta import LawFailure, RunShape
+from agent.ledger.broken_laws import LawWatch
+from agent.ledger.delta import NOBODY, LawFailure, RunShape
 from agent.ledger.event_columns import EventColumns, Ints, kind_table
 from agent.ledger.host_holders import HostHolders
 from agent.ledger.intervals import Grid, interval_start
@@ -84,6 +91,7 @@ class LedgerCore:
         self.config: dict[str, object] | None = None
         self.config_is_new = False
         self.failures: list[LawFailure] = []
+        self.laws = LawWatch()
         self.has_changed = False  # since the last snapshot
         self.pending_lost = 0  # lost events that no rollup row counts yet
 
@@ -94,6 +102,7 @@ class LedgerCore:
 
     def fail(self, failure: LawFailure) -> None:
         """Keep a failure to be reported."""
+        self.laws.broke(failure)
         if len(self.failures) < MAX_FAILURES:
             self.failures.append(failure)
 
@@ -114,20 +123,22 @@ class LedgerCore:
         if self.known:
             live = {number: self.owners.held_by(number) for number in self.requests.live}
             failure = compare_keyframe(keyframe, self.blocks, live, t_ns)
-            self._count_audit(failure, t_ns)
+            self._count_audit("audit_keyframe", failure, t_ns)
             if failure is None:
                 return
         adopt_blocks(self.blocks, keyframe.counts.astype(np.int64), keyframe, t_ns)
         adopt_blocks(self.host, keyframe.host_counts.astype(np.int64), keyframe, t_ns)
-        self.owners = adopt_owners(self.owners, self.blocks, keyframe)
+        before, ended = self.owners, self.leaks.suspects.keys()
+        self.owners = adopt_owners(before, self.blocks, keyframe, ended)
         self.curve = adopt_requests(self.requests, keyframe, t_ns)
-        self.leaks.suspects.clear()
+        self.leaks.meet_keyframe(before, self.owners, Suspect(t_ns, self.num_steps))
         self.active_block_ns = 0
         self.known = True
 
-    def _count_audit(self, failure: LawFailure | None, t_ns: int) -> None:
+    def _count_audit(self, law: str, failure: LawFailure | None, t_ns: int) -> None:
         if failure is None:
             self.totals.audits_passed += 1
+            self.laws.held((law,), t_ns)
         else:
             self.totals.audits_failed += 1
             self.fail(failure)
@@ -162,8 +173,10 @@ class LedgerCore:
         sums = SecondSums.over(grid, self.curve)
         self.requests.apply(events, sums, self.last_step_ns)
         self._suspect_the_ended()
+        self._check_ids(events, effects)
         self._audit(accounts, effects, host_effects, sums)
         self._sample_first_blocks(first_blocks, sums)
+        _sample_allocate_calls(accounts, sums)
         rows = second_rows.rows_of(sums)
         second_rows.add_event_counts(rows, events, grid, stored)
         self._add_stated(rows, accounts, grid, totals_before)
@@ -246,9 +259,6 @@ class LedgerCore:
         host_effects: BlockEffects | None,
         sums: SecondSums,
     ) -> None:
-        if effects.num_bad:
-            detail = f"{effects.num_bad} block ids are not in the pool of {self.blocks.total}"
-            self.fail(LawFailure("ids_in_pool", detail, self.t_ns))
         if not self.known:
             return
         passed, failed = (COLUMN_INDEX[f"audits_{n}"] - FIRST_COUNTER for n in ("passed", "failed"))
@@ -256,10 +266,25 @@ class LedgerCore:
             its = host_effects if account.host else effects
             if its is None:
                 continue
+            law = audit_name(account)
             failure = audit(account, its)
-            self._count_audit(failure, account.t_ns)
+            if failure is not None and law not in self.laws.open:
+                tier = self.host if account.host else self.blocks
+                named = evidence.of_audit(account, its, tier, self.owners)
+                failure = replace(failure, named=named)
+            self._count_audit(law, failure, account.t_ns)
             second = int(sums.grid.index[account.record])
             sums.counters[second, failed if failure else passed] += 1
+
+    def _check_ids(self, events: EventColumns, effects: BlockEffects) -> None:
+        if not effects.num_bad:
+            return
+        size, named = len(self.blocks.count), NOBODY
+        if "ids_in_pool" not in self.laws.open:
+            named = evidence.of_bad_ids(events, effects, size)
+        detail = f"{effects.num_bad} block ids are not in the pool of {self.blocks.total}"
+        sides = (f"ids below {size}", f"{effects.num_bad} others")
+        self.fail(LawFailure("ids_in_pool", detail, int(events.t_ns[-1]), *sides, named))
 
     def _sample_first_blocks(self, first_blocks: list[FirstBlock], sums: SecondSums) -> None:
         for first in first_blocks:
@@ -313,3 +338,10 @@ class LedgerCore:
         if tenant == 0:
             return "none"
         return self.strings.get(tenant, f"tenant_{tenant}")
+
+
+def _sample_allocate_calls(accounts: list[PoolAccount], sums: SecondSums) -> None:
+    for account in accounts:
+        if account.allocate_ns is not None:
+            sums.second = int(sums.grid.index[account.record])
+            sums.sample("allocate_call", account.allocate_ns)

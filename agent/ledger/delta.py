@@ -7,10 +7,16 @@ Labels are the lower-case names of the codes in `kvpulse.events`, and tenants' a
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Final, NamedTuple, Self
+
+import numpy as np
+import numpy.typing as npt
 
 from agent.head_of_line import HeadOfLine
 from agent.rollups.histogram import Histogram
+
+MAX_NAMED: Final = 20
+Ids = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,13 +143,65 @@ class GapRow:
     lost: tuple[int, ...]  # events per kind, 64 places
 
 
+class Named(NamedTuple):
+    """Blocks and sequences that something is about: a few of each, and how many there are."""
+
+    blocks: tuple[int, ...] = ()
+    num_blocks: int = 0
+    owners: tuple[int, ...] = ()
+    num_owners: int = 0
+
+    @classmethod
+    def of(cls, blocks: Ids, owners: Ids) -> Self:
+        """Name the first of some blocks and sequences, each once."""
+        blocks, owners = np.unique(blocks), np.unique(owners)
+        first_blocks, first_owners = blocks[:MAX_NAMED].tolist(), owners[:MAX_NAMED].tolist()
+        return cls(tuple(first_blocks), len(blocks), tuple(first_owners), len(owners))
+
+
+NOBODY: Final = Named()
+
+
+class LawEvidence(NamedTuple):
+    """What a failed check saw. Both sides in words; "" where there are no two sides."""
+
+    expected: str
+    found: str
+    named: Named = NOBODY
+
+
 @dataclass(frozen=True, slots=True)
 class LawFailure:
-    """A law or an audit that did not hold."""
+    """A law or an audit that did not hold, in one check."""
 
     law: str
     detail: str
     t_ns: int
+    expected: str = ""
+    found: str = ""
+    named: Named = NOBODY
+
+    @classmethod
+    def of_sequence(cls, law: str, owner: int, t_ns: int, sides: tuple[str, str]) -> Self:
+        """Return a failure of one sequence; `sides` are what is expected and what was found."""
+        expected, found = sides
+        detail = f"sequence {owner}: {found}, not {expected}"
+        return cls(law, detail, t_ns, expected, found, Named((), 0, (owner,), 1))
+
+    @property
+    def evidence(self) -> LawEvidence:
+        """What the check saw."""
+        return LawEvidence(self.expected, self.found or self.detail, self.named)
+
+
+@dataclass(frozen=True, slots=True)
+class BrokenLaw:
+    """A law that does not hold: one condition, however many checks find it so."""
+
+    law: str
+    opened_ns: int
+    closed_ns: int | None  # None: it does not hold now
+    evidence: LawEvidence  # of the first check
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,8 +218,8 @@ class Leak:
     """A block that stayed active after its owner ended; a later row with `ended_ns` closes it."""
 
     block: int
-    owner: int
-    since_ns: int  # when the owner ended
+    owner: int  # UNKNOWN_OWNER: it ended in a gap
+    since_ns: int  # when the owner ended; of an unknown one: when the leak was seen first
     ended_ns: int | None = None
 
 
@@ -200,6 +258,7 @@ class LedgerDelta:
     requests: tuple[RequestRow, ...] = ()
     gaps: tuple[GapRow, ...] = ()
     audits: AuditResult = field(default_factory=AuditResult)
+    broken_laws: tuple[BrokenLaw, ...] = ()  # new and changed ones
     leaks: tuple[Leak, ...] = ()  # new and changed ones
     stored: tuple[int, ...] = (0,) * 64  # events per kind, since the last take
     lost: tuple[int, ...] = (0,) * 64
@@ -253,3 +312,4 @@ class LiveState:
     waiting_by_priority: Mapping[str, int] = field(default_factory=dict)
     largest_blocks_needed: int | None = None  # by one live sequence, to its token limit
     open_outlived_block_ns: int = 0  # of stretches that last; see `outlived_block_ns`
+    broken_laws: tuple[BrokenLaw, ...] = ()  # that do not hold now

@@ -1,5 +1,6 @@
 """Take over a keyframe's state: at the start of a stream, after a gap, or when an audit failed."""
 
+from collections.abc import Collection
 from typing import Final
 
 import numpy as np
@@ -11,6 +12,7 @@ from agent.ledger.request_groups import num_requests, regroup
 from agent.ledger.request_ledger import RequestLedger
 from agent.ledger.request_state import WAITING_STATES, RequestState, Tally
 from agent.ledger.second_sums import WaitCurve
+from agent.ledger.strays import held_by_some, strays_of
 from kvpulse.events import SequenceState, WaitCause
 from kvpulse.keyframe import NULL_ENTRY
 from kvpulse.keyframe_decoder import KeyframeArrays
@@ -51,8 +53,13 @@ def adopt_blocks(blocks: BlockLedger, counts: Ints, keyframe: KeyframeArrays, t_
     blocks.reset_totals()
 
 
-def adopt_owners(old: OwnerLedger, blocks: BlockLedger, keyframe: KeyframeArrays) -> OwnerLedger:
-    """Return who holds what as the keyframe states it; peaks known before are kept."""
+def adopt_owners(
+    old: OwnerLedger, blocks: BlockLedger, keyframe: KeyframeArrays, ended: Collection[int]
+) -> OwnerLedger:
+    """Return who holds what as the keyframe states it; peaks known before are kept.
+
+    What no live sequence holds is held by those that had `ended` with it, or by `UNKNOWN_OWNER`.
+    """
     owners = OwnerLedger()
     entries = keyframe.sequences["table_entries"].astype(np.int64)
     numbers = keyframe.sequences["owner"].tolist()
@@ -64,7 +71,8 @@ def adopt_owners(old: OwnerLedger, blocks: BlockLedger, keyframe: KeyframeArrays
     tenants = np.repeat(keyframe.sequences["tenant"].astype(np.int64), entries)[real]
     blocks.tenant[block[::-1]] = tenants[::-1]
     owners.references.replace(slot, block)
-    owners.held += np.bincount(slot, minlength=len(owners.held))
+    _adopt_strays(owners, old, blocks, set(ended) - set(numbers))
+    owners.held += np.bincount(owners.references.slot, minlength=len(owners.held))
     owners.peak[:] = owners.held
     for number, its_slot in zip(numbers, slots.tolist(), strict=True):
         before = old.slots.get(number)
@@ -74,6 +82,23 @@ def adopt_owners(old: OwnerLedger, blocks: BlockLedger, keyframe: KeyframeArrays
         elif owners.held[its_slot]:
             owners.first_block_ns[its_slot] = 1  # it had one, who knows when
     return owners
+
+
+def _adopt_strays(
+    owners: OwnerLedger, old: OwnerLedger, blocks: BlockLedger, ended: set[int]
+) -> None:
+    references = owners.references
+    held = np.bincount(references.block, minlength=len(blocks.count))
+    old.references.settle(old.held)
+    before = held_by_some(old.references, old.owner, ended)
+    strays = strays_of(blocks.count, held, before)
+    slots = np.array([owners.slot_of(owner) for owner in strays.owner.tolist()], np.int64)
+    references.replace(
+        np.concatenate([references.slot, slots]), np.concatenate([references.block, strays.block])
+    )
+    for owner in np.unique(strays.owner).tolist():
+        owners.first_block_ns[owners.slots[owner]] = 1  # it had one, who knows when
+        owners.retire(owner)
 
 
 def adopt_requests(requests: RequestLedger, keyframe: KeyframeArrays, t_ns: int) -> WaitCurve:

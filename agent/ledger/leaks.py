@@ -1,4 +1,7 @@
-"""Blocks that stay active after their sequence ended: leaks, and those held on purpose."""
+"""Blocks that stay active after their sequence ended: leaks, and those held on purpose.
+
+A leak that began in a gap has no owner that anybody saw: its owner is `UNKNOWN_OWNER`.
+"""
 
 from dataclasses import dataclass, field
 from typing import Final
@@ -9,7 +12,7 @@ from agent.ledger.delta import HeldBlocks, Leak
 from agent.ledger.event_columns import EventColumns, unroll
 from agent.ledger.intervals import SECOND_NS
 from agent.ledger.owner_ledger import OwnerLedger
-from kvpulse.events import HOST_TIER, HoldReason, Kind
+from kvpulse.events import HOST_TIER, UNKNOWN_OWNER, HoldReason, Kind
 
 GRACE_STEPS: Final = 2
 GRACE_NS: Final = SECOND_NS
@@ -58,6 +61,20 @@ class LeakWatch:
             )
             self.holds.update(dict.fromkeys(blocks, hold))
 
+    def meet_keyframe(self, before: OwnerLedger, owners: OwnerLedger, unseen: Suspect) -> None:
+        """Suspect whoever holds what the keyframe gave to no live sequence.
+
+        Args:
+            before: Who held what until the keyframe.
+            owners: Who does since.
+            unseen: The suspect for sequences whose end nobody saw.
+        """
+        # An engine that states no owners has blocks of unknown owners without a leak.
+        stated = before.held_by(UNKNOWN_OWNER) > 0 and UNKNOWN_OWNER not in self.suspects
+        if not stated:
+            self.suspects[UNKNOWN_OWNER] = unseen
+        self.suspects = {o: s for o, s in self.suspects.items() if owners.held_by(o) > 0}
+
     def look(self, owners: OwnerLedger, *, t_ns: int, num_steps: int, idle: bool) -> list[Leak]:
         """Return leaks that are new or over; `owners.references` is settled.
 
@@ -81,14 +98,17 @@ class LeakWatch:
         return self._renew(owners, dict(self.suspects), t_ns)
 
     def _renew(self, owners: OwnerLedger, due: dict[int, Suspect], t_ns: int) -> list[Leak]:
-        slots = np.array([owners.slots[owner] for owner in due], np.int64)
+        slots = np.array([owners.slots[owner] for owner in self.suspects], np.int64)
         at, blocks = owners.references.of_slots(slots)
-        holders = owners.owner[at].tolist()
-        found = {
-            (block, owner): Leak(block, owner, due[owner].ended_ns)
-            for block, owner in zip(blocks.tolist(), holders, strict=True)
-            if block not in self.holds
-        }
+        found: dict[tuple[int, int], Leak] = {}
+        for place in zip(blocks.tolist(), owners.owner[at].tolist(), strict=True):
+            block, owner = place
+            if block in self.holds:
+                continue
+            if place in self.open:  # also of a suspect that a later gap gave a new grace
+                found[place] = self.open[place]
+            elif owner in due:
+                found[place] = Leak(block, owner, due[owner].ended_ns)
         changes = [leak for place, leak in found.items() if place not in self.open]
         changes += [
             Leak(leak.block, leak.owner, leak.since_ns, t_ns)

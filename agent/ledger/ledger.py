@@ -27,13 +27,7 @@ from agent.ledger.delta import (
 )
 from agent.ledger.event_columns import columns_of, with_sound_times
 from agent.ledger.intervals import SECOND_NS, interval_start
-from agent.ledger.laws import (
-    block_laws,
-    block_second_law,
-    failures_of,
-    reference_laws,
-    sequence_laws,
-)
+from agent.ledger.law_check import check_laws
 from agent.ledger.live_ledger import live_state
 from agent.ledger.owner_ledger import Sharing
 from agent.ledger.request_state import RequestState, RowMaker
@@ -167,16 +161,20 @@ class Ledger:
     def take(self) -> LedgerDelta:
         """Return everything new since the last take."""
         core = self.core
+        core.flush_lost()
         snapshot_due = self._is_snapshot_due()
         settles = snapshot_due or self._closing or core.t_ns - self._settled_ns >= SECOND_NS
-        up_to = TIERS[-1] if snapshot_due or self._closing else self._coarsest_due()
-        self._taken_at = (core.t_ns, self.seq)
-        core.flush_lost()
         if settles:
             self._settle()
+        check_laws(core, settled=settles)
+        broken = core.laws.take()
+        if broken and core.totals.stored.any():  # so that an agent that resumes knows of it
+            snapshot_due = settles = True
+            self._settle()
+        up_to = TIERS[-1] if snapshot_due or self._closing else self._coarsest_due()
+        self._taken_at = (core.t_ns, self.seq)
         leaks = self._look_for_leaks() if settles else []
         requests = self._request_rows(changed_live=up_to > TIERS[0])
-        self._check_laws(settled=settles)
         if settles:
             core.owners.recycle()
         delta = LedgerDelta(
@@ -190,6 +188,7 @@ class Ledger:
             requests=requests,
             gaps=tuple(self._gaps),
             audits=self._audits(),
+            broken_laws=broken,
             leaks=tuple(leaks),
             stored=tuple((core.totals.stored - self._taken_stored).tolist()),
             lost=tuple((core.totals.lost - self._taken_lost).tolist()),
@@ -248,6 +247,8 @@ class Ledger:
 
     def _look_for_leaks(self) -> list[Leak]:
         core = self.core
+        if not core.known:  # who holds what is not known either
+            return []
         if self._closing:
             return core.leaks.look_at_the_end(core.owners, core.t_ns)
         return core.leaks.look(
@@ -276,25 +277,6 @@ class Ledger:
             core.owners, core.shape.block_size, core.strings, core.t_ns, held, requests.kv_groups
         )
         return tuple(rows.row(state) for state in chosen.values())
-
-    def _check_laws(self, *, settled: bool) -> None:
-        core = self.core
-        if not core.known:
-            return
-        equations = block_laws(core.blocks)
-        if core.shape.host_blocks:
-            equations += block_laws(core.host)
-            equations += core.host_holders.laws(core.host.sum_counts)
-        equations += sequence_laws(core.requests, core.t_ns, core.curve.accrued_ns)
-        if settled:
-            equations += reference_laws(core.owners, core.blocks)
-            paid = float(core.owners.paid_now(core.blocks, core.t_ns).sum())
-            paid += core.owners.retired_paid
-            equations.append(block_second_law(paid, core.active_block_ns))
-        found = failures_of(equations, core.t_ns)
-        core.totals.laws_failed += len(found)
-        for failure in found:
-            core.fail(failure)
 
     def _audits(self) -> AuditResult:
         totals = self.core.totals

@@ -50,6 +50,7 @@ def live_state(core: LedgerCore, recent: tuple[LawFailure, ...]) -> LiveState:
         waiting_by_priority=_waiting_by_priority(core),
         largest_blocks_needed=_largest_blocks_needed(core),
         open_outlived_block_ns=core.blocks.outlived.open_ns(core.t_ns),
+        broken_laws=tuple(core.laws.open.values()),
     )
 
 

@@ -12,7 +12,8 @@ import numpy as np
 from agent.ledger.block_ledger import OUTCOME_MASK, BlockEffects, BlockLedger
 from agent.ledger.event_columns import EventColumns, Floats, Ints
 from agent.ledger.reference_ledger import ReferenceLedger
-from kvpulse.events import FreeOutcome, Kind
+from agent.ledger.strays import holders_of
+from kvpulse.events import UNKNOWN_OWNER, FreeOutcome, Kind
 
 COLUMNS: Final = (
     "held",
@@ -87,7 +88,10 @@ class OwnerLedger:
         picked = effects.picked[events.kind[effects.picked] != Kind.EVICT]
         if not len(picked):
             return []
-        owners, local = _inverse(events.owner[picked])
+        holders = events.owner[picked]
+        if self.held_by(UNKNOWN_OWNER) > 0:
+            holders = holders_of(events, picked, self.slots.keys())
+        owners, local = _inverse(holders)
         slots = np.array([self.slot_of(owner) for owner in owners.tolist()], np.int64)
         sign = effects.sign[picked]
         self.paid[slots] -= np.bincount(

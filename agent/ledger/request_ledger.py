@@ -149,8 +149,8 @@ class RequestLedger:
         self.tally.queue_ns += queued
         self.tally.queue_waits_ns += by_cause
         if by_cause != queued:
-            detail = f"sequence {state.owner} queued {queued} ns, causes add up to {by_cause}"
-            self.failures.append(LawFailure("waits_add_up", detail, t_ns))
+            sides = (f"queued {queued} ns", f"causes add up to {by_cause} ns")
+            self.failures.append(LawFailure.of_sequence("waits_add_up", state.owner, t_ns, sides))
         sums = self._sums
         sums.sample("queue", queued)
         sums.sample("pool_wait", state.class_ns(state.waits, WaitClass.POOL))
@@ -201,8 +201,8 @@ class RequestLedger:
             if cause == before:
                 continue
             if not before:
-                detail = f"sequence {owner} waits for cause {cause} while {state.state}"
-                self.failures.append(LawFailure("wait_of_waiting", detail, t_ns))
+                said = ("waiting", f"{state.state}, states cause {cause}")
+                self.failures.append(LawFailure.of_sequence("wait_of_waiting", owner, t_ns, said))
                 continue
             passed = t_ns - state.cause_since_ns
             waited_ns += passed

@@ -17,7 +17,7 @@ from agent.errors import StateError
 from agent.kv_groups import StatedGroups
 from agent.ledger.block_ledger import BlockLedger
 from agent.ledger.core import LedgerCore, Totals
-from agent.ledger.delta import Leak, RunShape
+from agent.ledger.delta import BrokenLaw, LawEvidence, Leak, Named, RunShape
 from agent.ledger.host_holders import HostHolders
 from agent.ledger.leaks import Hold, Suspect
 from agent.ledger.owner_ledger import COLUMNS as OWNER_COLUMNS
@@ -94,6 +94,8 @@ def encode_state(core: LedgerCore, extra: dict[str, int]) -> bytes:
     values["suspects"] = [[o, s.ended_ns, s.steps_then] for o, s in core.leaks.suspects.items()]
     values["open_leaks"] = [asdict(leak) for leak in core.leaks.open.values()]
     values["holds"] = [[block, asdict(hold)] for block, hold in core.leaks.holds.items()]
+    values["open_laws"] = [_law_values(broken) for broken in core.laws.open.values()]
+    values["laws_over"] = [_law_values(broken) for broken in core.laws.over.values()]
     values["labelled"] = _labelled_values(core)
     values["rollup_starts"] = list(core.rollups.open_start.items())
     values["columns"] = list(COLUMNS)
@@ -106,6 +108,21 @@ def encode_state(core: LedgerCore, extra: dict[str, int]) -> bytes:
 
 def _plain(state: RequestState) -> dict[str, Any]:
     return dict(zip(_STORED, _values_of(state), strict=True))
+
+
+def _law_values(broken: BrokenLaw) -> list[Any]:
+    evidence = broken.evidence
+    sides = [evidence.expected, evidence.found, list(evidence.named)]
+    return [broken.law, broken.opened_ns, broken.closed_ns, sides]
+
+
+def _broken_law(values: list[Any]) -> BrokenLaw:
+    law, opened_ns, closed_ns, (expected, found, named) = values
+    blocks, num_blocks, owners, num_owners = named
+    evidence = LawEvidence(
+        expected, found, Named(tuple(blocks), num_blocks, tuple(owners), num_owners)
+    )
+    return BrokenLaw(law, opened_ns, closed_ns, evidence)
 
 
 def _labelled_values(core: LedgerCore) -> dict[str, Any]:
@@ -161,6 +178,8 @@ def decode_state(state_blob: bytes, map_blob: bytes) -> tuple[LedgerCore, dict[s
         _fill_owners(core.owners, stored, values, arrays)
         _fill_requests(core, values)
         _fill_leaks(core, values)
+        for name, laws in (("open_laws", core.laws.open), ("laws_over", core.laws.over)):
+            laws.update((each[0], _broken_law(each)) for each in values.get(name, ()))
         _fill_rollups(core, values, arrays)
         counters = np.zeros(len(COUNTERS), np.int64)
         counters[: len(arrays["counters"])] = arrays["counters"]  # new ones are added at the end

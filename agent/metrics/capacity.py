@@ -1,12 +1,14 @@
-"""Metrics of what the pool still has to give, and of what it costs: a part of the one table."""
+"""Metrics of what the pool still has to give, how fast, and what it costs: part of the table."""
 
 from collections.abc import Iterator
 from typing import Final
 
 from agent.live_view import LiveEngine
-from agent.metrics.metric import Metric, Unit, gauge
+from agent.metrics.metric import Metric, Unit, gauge, histogram
 from agent.metrics.sample import Sample
 from agent.price import Price
+from agent.rollups.histogram_edges import ALLOCATE_EDGES
+from agent.rollups.rebucket import rebucket
 
 STILL_NEEDED: Final = gauge(
     "kv_still_needed_blocks",
@@ -29,7 +31,16 @@ BLOCK_SECOND_COST: Final = gauge(
     "the pool. Times kvpulse_tenant_block_seconds_total it is a tenant's cost. Absent without a "
     "price.",
 )
-CAPACITY_TABLE: Final[tuple[Metric, ...]] = (STILL_NEEDED, EXHAUSTION, BLOCK_SECOND_COST)
+ALLOCATE_CALL: Final = histogram(
+    "kv_allocate_call",
+    ALLOCATE_EDGES,
+    "How long the pool took to allocate, recording included: one call for each account of the "
+    "pool (each second) is timed, so the count is of samples. Empty where an engine times none, "
+    "as a simulated one.",
+)
+CAPACITY_TABLE: Final[tuple[Metric, ...]] = (
+    *(STILL_NEEDED, EXHAUSTION, BLOCK_SECOND_COST, ALLOCATE_CALL),
+)
 
 
 def capacity_samples(engine: LiveEngine, price: Price | None) -> Iterator[Sample]:
@@ -45,6 +56,9 @@ def capacity_samples(engine: LiveEngine, price: Price | None) -> Iterator[Sample
         for bound, value in zip(("least", "most"), ends, strict=True):
             if value is not None:
                 yield Sample(EXHAUSTION, (bound,), value)
+    if "allocate_call" in live.histograms:
+        calls = rebucket(live.histograms["allocate_call"], ALLOCATE_CALL.edges)
+        yield Sample(ALLOCATE_CALL, (), calls)
     each = price.of_block_second(live.shape.total_blocks) if price is not None else None
     if each is not None:
         yield Sample(BLOCK_SECOND_COST, (), each)

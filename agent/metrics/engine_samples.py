@@ -67,6 +67,7 @@ COUNTERS: Final = (
 LABELLED: Final = (
     FromLabels(metrics.REJECTIONS, "rejected", _names(RejectReason)),
     FromLabels(metrics.KV_ALLOC_FAILURES, "allocate_failed", _names(WaitCause)),
+    FromLabels(metrics.WAIT_CAUSE_SECONDS, "wait_ns", _names(WaitCause), NS_PER_SECOND),
 )
 TENANT_FAMILIES: Final = (
     FromLabels(metrics.TENANT_BLOCK_SECONDS, "tenant_block_ns", (), NS_PER_SECOND),
@@ -174,6 +175,9 @@ def _pool(live: LiveState) -> Iterator[Sample]:
 def _waits(live: LiveState) -> Iterator[Sample]:
     for cause, wait in live.waits.items():
         yield Sample(metrics.NUM_WAITING, (cause,), wait.num_waiting)
+        begun_ns = live.t_ns if wait.oldest_since_ns is None else wait.oldest_since_ns
+        age_ns = live.t_ns - begun_ns
+        yield Sample(metrics.OLDEST_WAIT_OF_CAUSE, (cause,), age_ns / NS_PER_SECOND)
     since_ns = live.waiting_since_ns
     oldest_ns = 0 if since_ns is None else live.t_ns - since_ns
     yield Sample(metrics.OLDEST_WAIT, (), oldest_ns / NS_PER_SECOND)
@@ -220,4 +224,6 @@ def _telemetry(live: LiveState) -> Iterator[Sample]:
     yield Sample(metrics.LEDGER_AUDITS, ("passed",), live.audits_passed)
     yield Sample(metrics.LEDGER_AUDITS, ("failed",), live.audits_failed)
     yield Sample(metrics.LAW_FAILURES, (), live.laws_failed)
+    if live.balanced is not None:
+        yield Sample(metrics.BROKEN_LAWS, (), len(live.broken_laws))
     yield Sample(metrics.GAPS, (), live.num_gaps)

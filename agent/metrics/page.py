@@ -49,8 +49,8 @@ wants `authorization: {{credentials_file: FILE}}` in the scrape configuration, t
 
 GPU_TEXT: Final = """These come from NVIDIA's driver (NVML), are of no engine, and carry neither
 label of one. Missing is absent, never 0: `/api/status` says for each GPU and figure why it is not
-available. They are not stored: their history is Prometheus'. `gpus = "off"` in the agent's
-configuration turns them off.
+available. The store keeps a row per GPU and minute of the last 30 days (`gpu_samples`); the page
+Telemetry health shows them. `gpus = "off"` in the agent's configuration turns them off.
 """
 
 

@@ -64,7 +64,7 @@ KV_LEAKED_BLOCKS: Final = gauge(
     "kv_leaked_blocks",
     Unit.BLOCKS,
     "Active blocks whose owner ended more than 2 steps and 1 s ago, holds apart. Cached blocks "
-    "are never a leak.",
+    "are never a leak; those whose owner ended in a gap count, too.",
 )
 KV_HELD_BLOCKS: Final = gauge(
     "kv_held_blocks",
@@ -105,6 +105,12 @@ OLDEST_WAIT: Final = gauge(
     Unit.SECONDS,
     "How long the sequence that has waited longest has waited so far; 0 when nobody waits.",
 )
+OLDEST_WAIT_OF_CAUSE: Final = gauge(
+    "oldest_wait_of_cause_seconds",
+    Unit.SECONDS,
+    "The same by cause, since that cause began to hold; 0 where nobody waits for it.",
+    "cause",
+)
 REQUESTS: Final = counter(
     "requests", Unit.REQUESTS, "Requests that arrived, those refused included."
 )
@@ -139,6 +145,9 @@ WAIT_SECONDS: Final = counter(
     "blocks, or behind one that has none), scheduler (batch slots, token budget, busy engine), "
     "quota, transfer. They add up to all queue time.",
     "class",
+)
+WAIT_CAUSE_SECONDS: Final = counter(
+    "wait_cause_seconds", Unit.SECONDS, "The same seconds by each single cause.", "cause"
 )
 PREFIX_QUERIES: Final = counter(
     "prefix_cache_queries",
@@ -263,6 +272,12 @@ LAW_FAILURES: Final = counter(
     Unit.COUNT,
     "Times a conservation law of the ledger did not hold, such as active + cached + free = total.",
 )
+BROKEN_LAWS: Final = gauge(
+    "ledger_broken_laws",
+    Unit.COUNT,
+    "Laws and audits of the ledger that do not hold now; the store names what each is about. "
+    "0 while all hold, absent from a gap on until the next keyframe.",
+)
 JOURNAL_LAG: Final = gauge(
     "journal_lag_seconds",
     Unit.SECONDS,
@@ -306,8 +321,23 @@ TABLE: Final = (
     *(KV_BLOCKS, KV_POOL_BLOCKS, KV_CACHE_USAGE, KV_REFERENCES, KV_FILLED_SLOTS, KV_BLOCK_SIZE),
     *(KV_LEAKED_BLOCKS, KV_HELD_BLOCKS, KV_ALLOCATED, KV_EVICTED, REFUSED_FREES),
     KV_ALLOC_FAILURES,
-    *(NUM_RUNNING, NUM_WAITING, OLDEST_WAIT, REQUESTS, REQUESTS_FINISHED, REJECTIONS),
-    *(PREEMPTIONS, RECOMPUTED_TOKENS, WAIT_SECONDS, PREFIX_QUERIES, PREFIX_HITS),
+    *(
+        NUM_RUNNING,
+        NUM_WAITING,
+        OLDEST_WAIT,
+        OLDEST_WAIT_OF_CAUSE,
+        REQUESTS,
+        REQUESTS_FINISHED,
+        REJECTIONS,
+    ),
+    *(
+        PREEMPTIONS,
+        RECOMPUTED_TOKENS,
+        WAIT_SECONDS,
+        WAIT_CAUSE_SECONDS,
+        PREFIX_QUERIES,
+        PREFIX_HITS,
+    ),
     *(PREFILL_TOKENS, DECODE_TOKENS, STEPS, STEP_PART_SECONDS),
     *(ACTIVE_BLOCK_SECONDS, TENANT_BLOCK_SECONDS, TENANT_TOKENS, TENANT_ACTIVE_BLOCKS),
     *(TIME_TO_FIRST_TOKEN, INTER_TOKEN, TIME_PER_OUTPUT_TOKEN, E2E_LATENCY, PREFILL_TIME),
@@ -315,6 +345,6 @@ TABLE: Final = (
     STEP_TIME,
     *SHARING_TABLE,
     *CAPACITY_TABLE,
-    *(EVENTS, EVENTS_LOST, LEDGER_AUDITS, LAW_FAILURES, JOURNAL_LAG, JOURNAL_BEHIND),
+    *(EVENTS, EVENTS_LOST, LEDGER_AUDITS, LAW_FAILURES, BROKEN_LAWS, JOURNAL_LAG, JOURNAL_BEHIND),
     *(SOURCE_UP, SOURCE_AGE, RUN_START, GAPS, ENGINE_INFO),
 )

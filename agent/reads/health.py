@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 from sqlalchemy import Connection, text
 
+from agent.pool_usage import leaker_words
+from agent.reads.broken_laws import read_broken_laws
 from agent.reads.models import (
     GapRow,
     KindTotal,
@@ -66,13 +68,8 @@ def read_telemetry(connection: Connection, run_key: int) -> TelemetryHealth:
         .mappings()
         .first()
     )
-    failure = connection.execute(
-        text(
-            "SELECT law, detail FROM audit_failures WHERE run_key=:key"
-            " ORDER BY seq DESC, item_idx DESC LIMIT 1"
-        ),
-        key,
-    ).first()
+    laws = read_broken_laws(connection, run_key)
+    newest = max(laws, key=lambda broken: broken.opened_at_ns, default=None)
     found: dict[str, Any] = dict(run) if run else {}
     stored, lost = found.get("events_stored", 0), found.get("events_lost", 0)
     return TelemetryHealth(
@@ -85,7 +82,7 @@ def read_telemetry(connection: Connection, run_key: int) -> TelemetryHealth:
         share_ratio=stored / (stored + lost) if stored + lost else None,
         audits_passed=found.get("audits_passed", 0),
         audits_failed=found.get("audits_failed", 0),
-        last_audit_failure=f"{failure.law}: {failure.detail}" if failure else None,
+        last_audit_failure=None if newest is None else newest.sentence,
         unknown_records=place["unknown_records"] if place else 0,
         num_chunks=found.get("num_chunks", 0),
         chunk_bytes=found.get("chunk_bytes", 0),
@@ -107,7 +104,7 @@ def read_marks(connection: Connection, run_key: int, window: Window) -> list[Mar
         *_configs(connection, bind),
         *_gap_marks(connection, bind),
         *_leak_marks(connection, bind),
-        *_failure_marks(connection, bind),
+        *_law_marks(connection, run_key, window),
         *_pool_marks(connection, run_key, window),
     ]
     return sorted(marks, key=lambda mark: mark.t_ns)
@@ -165,19 +162,20 @@ def _leak_marks(connection: Connection, bind: Bind) -> list[Mark]:
         " AND since_at_ns>=:start AND since_at_ns<:end GROUP BY since_at_ns, owner"
     )
     return [
-        Mark(row.since_at_ns, MarkKind.LEAK, f"{row.blocks} blocks of sequence {row.owner} leaked")
+        Mark(
+            row.since_at_ns,
+            MarkKind.LEAK,
+            f"{row.blocks} blocks of {leaker_words(row.owner)} leaked",
+        )
         for row in connection.execute(query, bind)
     ]
 
 
-def _failure_marks(connection: Connection, bind: Bind) -> list[Mark]:
-    query = text(
-        "SELECT at_ns, law, detail FROM audit_failures WHERE run_key=:key AND at_ns>=:start"
-        " AND at_ns<:end ORDER BY at_ns LIMIT 100"
-    )
+def _law_marks(connection: Connection, run_key: int, window: Window) -> list[Mark]:
     return [
-        Mark(row.at_ns, MarkKind.AUDIT_FAILED, f"{row.law}: {row.detail}")
-        for row in connection.execute(query, bind)
+        Mark(broken.opened_at_ns, MarkKind.AUDIT_FAILED, broken.sentence)
+        for broken in read_broken_laws(connection, run_key)
+        if window.start_ns <= broken.opened_at_ns < window.end_ns
     ]
 
 

@@ -319,6 +319,6 @@ class Leak:
     """A block still active after its owner ended; `ended_at_ns` is when it was given back."""
 
     block: int
-    owner: int
-    since_ns: int
+    owner: int  # kvpulse.events.UNKNOWN_OWNER: it ended in a gap
+    since_ns: int  # when its owner ended; of an unknown one: when the leak was seen first
     ended_at_ns: int | None

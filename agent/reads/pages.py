@@ -31,7 +31,7 @@ PAGED: Final[Mapping[str, str]] = MappingProxyType(
         "labelled": _OVERLAPS,
         "gaps": "start_at_ns<:end AND end_at_ns>=:start",
         "leaks": "since_at_ns<:end AND (ended_at_ns IS NULL OR ended_at_ns>=:start)",
-        "audit_failures": "at_ns>=:start AND at_ns<:end",
+        "broken_laws": "opened_at_ns<:end AND (closed_at_ns IS NULL OR closed_at_ns>=:start)",
     }
 )
 

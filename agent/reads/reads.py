@@ -24,6 +24,8 @@ from agent.reads import requests as reads_requests
 from agent.reads import runs as reads_runs
 from agent.reads import series as reads_series
 from agent.reads import usage as reads_usage
+from agent.reads.broken_laws import BrokenLaw, read_broken_laws
+from agent.reads.gpus import GpuHistory, read_gpus
 from agent.reads.models import (
     EngineRow,
     GapRow,
@@ -236,6 +238,16 @@ class Reads:
         """
         stretch = Window(start_ns, end_ns).tier((tier_seconds,))
         return reads_pages.iterate_rollup_pages(self._connection, run_key, stretch)
+
+    def broken_laws(self, run_key: int) -> list[BrokenLaw]:
+        """Return the laws and audits that did not hold, those that do not now first."""
+        with self._connection() as connection:
+            return read_broken_laws(connection, run_key)
+
+    def gpus(self, start_ns: int, end_ns: int) -> GpuHistory:
+        """Return what each GPU did minute by minute, and which drivers could not be asked."""
+        with self._connection() as connection:
+            return read_gpus(connection, Window(start_ns, end_ns))
 
     def close(self) -> None:
         """Close every connection."""

@@ -24,4 +24,8 @@ WAIT_EDGES: Final = (
     *(60.0, 120.0),
 )
 LIFETIME_EDGES: Final = (*WAIT_EDGES, 300.0, 600.0, 1200.0, 1800.0)
+# A call takes microseconds; one that takes a millisecond stands in a step's way.
+ALLOCATE_EDGES: Final = (
+    *(1e-6, 2e-6, 5e-6, 1e-5, 2e-5, 5e-5, 1e-4, 2e-4, 5e-4, 0.001, 0.002, 0.005, 0.01, 0.1, 1.0),
+)
 STEP_EDGES: Final = (0.0005, *WAIT_EDGES[:12])

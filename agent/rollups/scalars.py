@@ -98,6 +98,7 @@ LATENCIES: Final = (
     "time_to_first_block",
     "block_lifetime",
     "frontend",  # from the server's accepting a request to its arrival in the engine
+    "allocate_call",  # of one call in each account of the pool, where the engine times one
 )
 LATENCY_INDEX: Final = {name: i for i, name in enumerate(LATENCIES)}
 

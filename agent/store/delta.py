@@ -32,6 +32,7 @@ class DeltaRows:
             ("requests", store_rows.request_rows(key, offset, delta.requests)),
             ("gaps", store_rows.gap_rows(key, offset, delta.gaps)),
             ("leaks", store_rows.leak_rows(key, offset, delta.leaks)),
+            ("broken_laws", store_rows.broken_law_rows(key, offset, delta.broken_laws)),
             ("strings", strings),
         ):
             if rows:
@@ -39,8 +40,6 @@ class DeltaRows:
         kinds = store_rows.kind_rows(key, delta)
         if kinds:
             connection.exec_driver_sql(self._statements.add_kinds, kinds)
-        if delta.audits.failures:
-            self._write_failures(connection, key, delta)
         if delta.snapshot is not None:
             self._write_snapshot(connection, key, offset, delta.snapshot)
         if delta.config is not None:
@@ -65,23 +64,6 @@ class DeltaRows:
         connection.exec_driver_sql(self._statements.drop_chunk, joined)
         rows = store_rows.chunk_rows(key, offset, (plan.merged,))
         connection.exec_driver_sql(self._statements.insert["chunks"], rows)
-
-    def _write_failures(self, connection: Connection, key: int, delta: LedgerDelta) -> None:
-        # The commit that ends a run may stand at the same record as the one before it.
-        first = connection.execute(
-            text(
-                "SELECT COALESCE(MAX(item_idx) + 1, 0) FROM audit_failures"
-                " WHERE run_key=:key AND seq=:seq"
-            ),
-            {"key": key, "seq": delta.seq},
-        ).scalar_one()
-        rows = store_rows.failure_rows(
-            key,
-            delta.wall_offset_ns,
-            store_rows.FailureId(delta.seq, first),
-            delta.audits.failures,
-        )
-        connection.exec_driver_sql(self._statements.insert["audit_failures"], rows)
 
     def _write_snapshot(
         self, connection: Connection, key: int, offset: int, snapshot: Snapshot

@@ -21,6 +21,7 @@ from agent.store.connection import (
     open_for_writing,
     why_unwritable,
 )
+from agent.store.gpu_history import delete_gpu_samples
 from agent.store.partition_drop import drop_intervals, whole_cut
 from agent.store.retention import (
     PINNED_RATIO,
@@ -277,6 +278,9 @@ class Pruner:
                 number += self._delete_requests(key, cut)
             else:
                 number += self._delete_intervals(key, TIER_OF[kind], cut)
+        if kind is Held.MINUTES:  # of the same resolution
+            with self._engine.begin() as connection:
+                delete_gpu_samples(connection, before_ns=cut)
         if number:
             done.deleted[kind] = done.deleted.get(kind, 0) + number
         return number

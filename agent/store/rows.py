@@ -3,14 +3,14 @@
 import json
 from collections.abc import Iterable, Mapping
 from struct import Struct
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, TypeAlias
 
 from agent.ledger.delta import (
+    BrokenLaw,
     Chunk,
     GapRow,
     LabelledRow,
     LatencyRow,
-    LawFailure,
     Leak,
     LedgerDelta,
     RequestRow,
@@ -22,13 +22,6 @@ Row: TypeAlias = tuple[object, ...]
 
 COUNTS: Final = Struct(f"<{MAX_KINDS}Q")
 KIND_NAMES: Final = {kind.value: kind.name.lower() for kind in Kind}
-
-
-class FailureId(NamedTuple):
-    """Key of a failure within its run."""
-
-    seq: int  # records accounted for at the commit that stores it
-    item_idx: int
 
 
 def chunk_rows(run_key: int, offset: int, chunks: Iterable[Chunk]) -> list[Row]:
@@ -113,13 +106,17 @@ def leak_rows(run_key: int, offset: int, leaks: Iterable[Leak]) -> list[Row]:
     ]
 
 
-def failure_rows(
-    run_key: int, offset: int, first: FailureId, failures: Iterable[LawFailure]
-) -> list[Row]:
-    """Return rows of `audit_failures`, numbered from `first` on."""
+def broken_law_rows(run_key: int, offset: int, laws: Iterable[BrokenLaw]) -> list[Row]:
+    """Return rows of `broken_laws`."""
     return [
-        (run_key, first.seq, idx, failure.law, failure.t_ns + offset, failure.detail)
-        for idx, failure in enumerate(failures, first.item_idx)
+        (
+            *(run_key, broken.law, broken.opened_ns + offset),
+            None if broken.closed_ns is None else broken.closed_ns + offset,
+            *(broken.evidence.expected, broken.evidence.found),
+            *(json.dumps(broken.evidence.named.blocks), broken.evidence.named.num_blocks),
+            *(json.dumps(broken.evidence.named.owners), broken.evidence.named.num_owners),
+        )
+        for broken in laws
     ]
 
 

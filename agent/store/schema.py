@@ -25,6 +25,7 @@ from sqlalchemy import (
 )
 
 from agent.rollups.scalars import COLUMNS
+from agent.store.request_columns import REQUEST_NUMBERS, REQUEST_TIMES
 
 metadata = MetaData(
     naming_convention={
@@ -38,48 +39,6 @@ metadata = MetaData(
 
 # SQLite makes only an INTEGER primary key count up by itself.
 ROW_KEY: Final = BigInteger().with_variant(Integer(), "sqlite")
-
-REQUEST_TIMES: Final = (
-    "arrived_at_ns",
-    "admitted_at_ns",
-    "first_token_at_ns",
-    "ended_at_ns",
-    "deadline_at_ns",
-)
-REQUEST_NUMBERS: Final = (
-    "prompt_tokens",
-    "max_tokens",
-    "asked_max_tokens",
-    "output_tokens",
-    "priority",
-    "tier",
-    "retry",
-    "request_hash",  # u64 in two's complement; NULL where the client gave no id
-    "logical_blocks",
-    "physical_blocks",
-    "shared_within",
-    "shared_across",
-    "peak_blocks",
-    "filled_slots",
-    "wait_pool_ns",
-    "wait_scheduler_ns",
-    "wait_quota_ns",
-    "wait_transfer_ns",
-    "wait_after_preempt_ns",
-    "preemptions",
-    "recomputed_tokens",
-    "prefix_hit_tokens",
-    "time_to_first_block_ns",
-    "frontend_ns",
-    "blocker",  # behind whom it waits now
-    "blocked_others_ns",
-    "needed_blocks",
-    "tokens_lost",
-    "tokens_found",
-    "blocks_kept",
-    "swaps",
-    "host_blocks",
-)
 
 
 def _big(name: str, *, null: bool = False, default: str | None = None) -> Column[int]:
@@ -302,16 +261,38 @@ leaks: Final = Table(
     PrimaryKeyConstraint("run_key", "block", "owner", "since_at_ns"),
 )
 
-audit_failures: Final = Table(
-    "audit_failures",
+broken_laws: Final = Table(
+    "broken_laws",
     metadata,
     _run(),
-    _big("seq"),  # records accounted for at the commit that stored it
-    _big("item_idx"),
-    _text("law"),
-    _big("at_ns"),
-    _text("detail"),
-    PrimaryKeyConstraint("run_key", "seq", "item_idx"),
+    _text("law"),  # an audit too
+    _big("opened_at_ns"),
+    _big("closed_at_ns", null=True),  # NULL: it does not hold now, or did not when the run ended
+    _text("expected"),
+    _text("found"),
+    _text("blocks"),  # JSON: the first few
+    _big("num_blocks"),
+    _text("owners"),  # JSON: the first few; 4294967295 is an unknown one
+    _big("num_owners"),
+    PrimaryKeyConstraint("run_key", "law", "opened_at_ns"),
+)
+
+gpu_samples: Final = Table(
+    "gpu_samples",
+    metadata,
+    _text("host"),  # the machine whose agent looked
+    _text("gpu"),  # its index, "0" or under MIG "0/1"; "" is the driver that could not be asked
+    _big("at_ns"),  # when the minute began
+    _text("name", null=True),
+    _big("num_looks"),
+    _big("memory_used_bytes", null=True),  # at its most
+    _big("memory_total_bytes", null=True),
+    Column("utilization_ratio", Double, nullable=True),  # mean, as the next
+    Column("power_watts", Double, nullable=True),
+    _text("missing"),  # JSON: figure, or nvml, to the reason why it is NULL
+    PrimaryKeyConstraint("host", "gpu", "at_ns"),
+    Index(None, "at_ns"),
+    sqlite_with_rowid=False,
 )
 
 incidents: Final = Table(

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from agent.pool_usage import leaker_words
 from agent.reads.models import Leak
 from dashboard.formats import count, date_and_clock, nanoseconds, seconds
 from dashboard.frames.block_grid import UNKNOWN_OWNER, ages
@@ -42,17 +43,20 @@ def detail_of(blocks: "BlockMap", block: int) -> BlockDetail:
     if state == BlockState.ACTIVE:
         unknown = int(blocks.owner[block]) == UNKNOWN_OWNER
         facts += [
-            ("Owners", owner_words(owners, unknown=unknown)),
+            ("Owners", owner_words(owners, unknown=unknown, since_gap=not blocks.exact)),
             ("Tenant", tenant_words(blocks, block, unknown=unknown)),
             ("Filled", f"{filled} of {blocks.block_size} slots" if filled >= 0 else None),
         ]
     return BlockDetail(facts, owners[:OWNERS_SHOWN])
 
 
-def owner_words(owners: list[int], *, unknown: bool) -> str | None:
+def owner_words(owners: list[int], *, unknown: bool, since_gap: bool) -> str | None:
     """Name the owners, or say that they are not known."""
+    if not owners and unknown:
+        again = "known again at the next keyframe"
+        return f"unknown since a gap; {again}" if since_gap else "unknown: it ended in a gap"
     if not owners:
-        return "unknown since a gap; known again at the next keyframe" if unknown else None
+        return None
     more = len(owners) - OWNERS_SHOWN
     text = ", ".join(str(owner) for owner in owners[:OWNERS_SHOWN])
     return f"{text} and {more} more" if more > 0 else text
@@ -102,7 +106,7 @@ def leak_words(leaks: Sequence[Leak]) -> str:
     for leak in leaks:
         by_owner.setdefault(leak.owner, []).append(leak.block)
     parts = [
-        f"sequence {owner}: {block_words(sorted(by_owner[owner]))}"
+        f"{leaker_words(owner)}: {block_words(sorted(by_owner[owner]))}"
         for owner in sorted(by_owner)[:OWNERS_SHOWN]
     ]
     more = len(by_owner) - OWNERS_SHOWN

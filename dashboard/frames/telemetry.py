@@ -1,11 +1,13 @@
 """Telemetry health in tiles and tables: can the other pages be believed?"""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
+from agent.reads.broken_laws import BrokenLaw
 from agent.reads.models import EngineRow, GapRow, KindTotal, RunState, TelemetryHealth
 from dashboard.formats import count, date_and_clock, nanoseconds, num_bytes, ratio, seconds, words
 from dashboard.frames.status import Status, Tone
 from dashboard.frames.strip import Tile
+from kvpulse.events import UNKNOWN_OWNER
 
 
 def headline(engine: EngineRow, health: TelemetryHealth, *, stale: bool) -> Status:
@@ -17,6 +19,8 @@ def headline(engine: EngineRow, health: TelemetryHealth, *, stale: bool) -> Stat
     )
     if health.audits_failed:
         return Status("The ledger and the pool's own account differ", details, Tone.BAD)
+    if health.last_audit_failure:
+        return Status("A law of the ledger did not hold", details, Tone.BAD)
     if stale:
         hint = "is `kvpulse agent` running?"
         return Status("The agent stores nothing new", (hint, *details), Tone.UNKNOWN)
@@ -122,6 +126,32 @@ def gaps_table(gaps: Sequence[GapRow]) -> dict[str, list[str | int | None]]:
         "Events lost": [sum(gap.lost.values()) for gap in newest],
         "Most of": [most_lost(gap) for gap in newest],
     }
+
+
+def laws_table(laws: Sequence[BrokenLaw]) -> dict[str, list[str | None]]:
+    """Return the laws that did not hold, in the order given; a missing end: they do not now."""
+    shown = [broken.closed_at_ns for broken in laws]
+    return {
+        "Law": [words(broken.law) for broken in laws],
+        "From (UTC)": [date_and_clock(b.opened_at_ns).removesuffix(" UTC") for b in laws],
+        "Held again": [None if at is None else date_and_clock(at) for at in shown],
+        "Found": [broken.found for broken in laws],
+        "Expected": [broken.expected or None for broken in laws],
+        "Blocks": [few(broken.blocks, broken.num_blocks) for broken in laws],
+        "Sequences": [few(map(owner_text, broken.owners), broken.num_owners) for broken in laws],
+    }
+
+
+def owner_text(owner: int) -> str:
+    """Name a sequence."""
+    return "unknown" if owner == UNKNOWN_OWNER else str(owner)
+
+
+def few(names: Iterable[object], number: int) -> str | None:
+    """List names, and say how many more there are; None for none."""
+    listed = list(map(str, names))
+    more = f" and {number - len(listed)} more" if number > len(listed) else ""
+    return ", ".join(listed) + more if listed else None
 
 
 def most_lost(gap: GapRow) -> str | None:

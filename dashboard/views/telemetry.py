@@ -6,9 +6,18 @@ import streamlit as st
 
 from agent.reads.models import EngineRow
 from dashboard.charts.event_rates import event_rate_chart
+from dashboard.charts.gpus import gpu_chart
 from dashboard.formats import count, unmarked
 from dashboard.frames.block_detail import leak_words
-from dashboard.frames.telemetry import gaps_table, headline, health_tiles, kinds_table
+from dashboard.frames.gpus import absent_words, gpu_curves, gpus_table
+from dashboard.frames.series import Window
+from dashboard.frames.telemetry import (
+    gaps_table,
+    headline,
+    health_tiles,
+    kinds_table,
+    laws_table,
+)
 from dashboard.page import Page, live_part, wall_ns
 from dashboard.pieces import (
     chart,
@@ -49,6 +58,8 @@ def body(page: Page) -> None:
         "recorder has paused (disk full?), or the agent reads another journal.",
     )
     draw_tables(page, engine)
+    draw_laws(page, engine)
+    draw_gpus(page, engine, window)
     draw_agent_link(page)
     identity_line(engine)
 
@@ -80,6 +91,37 @@ def draw_tables(page: Page, engine: EngineRow) -> None:
             small(leak_words(leaks))
         else:
             small(f"None of {count(engine.total_blocks)} blocks outlived its owner.")
+
+
+def draw_laws(page: Page, engine: EngineRow) -> None:
+    """Draw the laws of the ledger that did not hold, with what they are about."""
+    st.markdown("**Broken laws**")
+    laws = page.data.broken_laws(engine)
+    if laws:
+        st.dataframe(laws_table(laws), hide_index=True, placeholder="—", key="laws")
+    else:
+        small("None: every law of the ledger held whenever it was checked.")
+
+
+def draw_gpus(page: Page, engine: EngineRow, window: Window) -> None:
+    """Draw what the GPUs of all machines did, or say why that is not known."""
+    history = page.data.gpus(window)
+    if not history.series:
+        st.markdown("**GPUs**")
+        small(absent_words(history))
+        return
+    figure = gpu_chart(
+        gpu_curves(history),
+        window=window,
+        marks=page.data.marks(engine, window),
+        revision=page.revision,
+    )
+    note = (
+        "As NVIDIA's driver states it, by minute: utilisation is the share of time in which any "
+        "kernel ran. Memory in use hardly moves, since an engine takes its pool once."
+    )
+    chart("GPUs", figure, key="gpu_chart", empty=None, note=note)
+    st.dataframe(gpus_table(history), hide_index=True, placeholder="—", key="gpus")
 
 
 def draw_agent_link(page: Page) -> None:

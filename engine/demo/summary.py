@@ -16,7 +16,8 @@ class DemoSummary:
         requests: Requests that arrived; the sum of `finished_by_reason`, where a request with
             several answers ends as its first one does.
         ledger_balanced: Every audit agreed, and emitted = stored + lost for each kind.
-        leaked_blocks: Each with the owner that ended without giving it back.
+        leaked_blocks: Each with the owner that ended without giving it back; None where nobody saw
+            that.
         refused_frees: Blocks that were freed although nobody held them.
         injected: What was made to go wrong, in words.
         engine_crashed: It was killed before it could end.
@@ -37,7 +38,7 @@ class DemoSummary:
     audits_failed: int
     ledger_balanced: bool
     active_blocks_at_end: int | None
-    leaked_blocks: list[dict[str, int]]
+    leaked_blocks: list[dict[str, Any]]
     refused_frees: int
     injected: list[str]
     engine_crashed: bool
@@ -138,14 +139,24 @@ def in_words(summary: DemoSummary) -> list[str]:
         f"{summary.seconds_with_pool_wait}",
         f"active blocks at the end: {summary.active_blocks_at_end}",
     ]
-    by_owner: dict[int, list[int]] = {}
-    for leak in summary.leaked_blocks:
-        by_owner.setdefault(leak["owner"], []).append(leak["block"])
-    for owner, blocks in sorted(by_owner.items()):
-        lines.append(f"LEAK: sequence {owner} ended and kept blocks {_listed(blocks)}")
+    lines += _leaks_in_words(summary)
     if summary.refused_frees:
         lines.append(f"DOUBLE FREE: the pool refused {summary.refused_frees} frees of blocks")
     lines += [f"made to go wrong: {fault}" for fault in summary.injected]
+    return lines
+
+
+def _leaks_in_words(summary: DemoSummary) -> list[str]:
+    blocks_of: dict[int | None, list[int]] = {}
+    for leak in summary.leaked_blocks:
+        blocks_of.setdefault(leak["owner"], []).append(leak["block"])
+    unseen = blocks_of.pop(None, None)  # the owner ended in a gap
+    lines = [
+        f"LEAK: sequence {owner} ended and kept blocks {_listed(blocks)}"
+        for owner, blocks in sorted(blocks_of.items(), key=lambda item: item[0] or 0)
+    ]
+    if unseen:
+        lines.append(f"LEAK: blocks of an owner unknown, before a gap: {_listed(unseen)}")
     return lines
 
 

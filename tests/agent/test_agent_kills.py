@@ -118,7 +118,7 @@ COMPARED = {
     "configs": "at_ns",
     "gaps": "seq0",
     "leaks": "block",
-    "audit_failures": "seq",
+    "broken_laws": "law, opened_at_ns",
 }
 
 

@@ -160,3 +160,23 @@ def test_what_a_preempted_request_finds_again_is_no_hit_of_a_fresh_prompt(tmp_pa
     assert [row.prefix_hit_tokens for row in rows] == [0, 0, 0, 0]
     assert [(row.tokens_lost, row.tokens_found) for row in rows] == [(1024, 1000)] * 3 + [(0, 0)]
     assert rows[0].wait_after_preempt_ns == SECOND // 2
+
+
+def test_sampled_calls_to_allocate_are_a_histogram_of_samples(tmp_path):
+    case = Case(tmp_path)
+    case.recorder.arrive(1, 16, 1)
+    for took_ns in (1_400, 1_600, None, 3_000_000):
+        case.recorder.pool(64, 0, 0, 64, 0, 0, allocate_ns=took_ns)
+        case.wait_seconds(1)
+    case.recorder.pool(64, 0, 0, 64, 0, 0)
+
+    seen = case.seen()
+
+    histogram = seen.live.histograms["allocate_call"]
+    assert (histogram.count, histogram.sum_ns, histogram.max_ns) == (3, 3_003_000, 3_000_000)
+    exported = scrape(seen)
+    name = "kvpulse_kv_allocate_call_seconds"
+    assert exported[f"{name}_bucket", "2e-06"] == 2
+    assert exported[f"{name}_count", ""] == 3
+    summary = seen.reads.latency_summary(seen.key, "allocate_call", 0, 1 << 62)
+    assert (summary.count, summary.max) == (3, 0.003)

@@ -155,7 +155,7 @@ def test_runs_tenants_marks_and_totals_are_the_reading_sides(
     told = [(row["at"], row["kind"], row["text"]) for row in rows(files, "marks")]
     assert told == [(mark.t_ns, mark.kind.value, mark.text) for mark in marks]
     assert told
-    assert all(rows(files, name) == [] for name in ("gaps", "leaks", "audit_failures"))
+    assert all(rows(files, name) == [] for name in ("gaps", "leaks", "broken_laws"))
 
 
 def test_moments_are_typed_and_units_are_in_the_schema(files: Path, where: str) -> None:

@@ -7,11 +7,12 @@ from pathlib import Path
 import pytest
 
 from agent.errors import StoreUnreadable
-from agent.ledger.delta import AuditResult, GapRow, LawFailure, Leak
+from agent.ledger.delta import BrokenLaw, GapRow, LawEvidence, Leak, Named
 from agent.reads.models import KindTotal, MarkKind, Position, RequestState, RunState
 from agent.reads.reads import Reads, open_reads
 from agent.store.store import Store
 from agent.store.stream_id import StreamId
+from kvpulse.events import UNKNOWN_OWNER
 from tests.agent.factories_store import (
     NS,
     OFFSET,
@@ -132,14 +133,14 @@ def test_marks_tell_restarts_gaps_leaks_failures_and_changed_settings(
 ) -> None:
     gap = GapRow(5, 9, 20 * NS, 30 * NS, "deleted", kinds(allocate=7, step=2))
     leaks = (Leak(3, 8, 40 * NS), Leak(4, 8, 40 * NS))
-    failure = LawFailure("active = sum", "3 is not 4", 50 * NS)
+    seen = LawEvidence("4 active", "3 active", Named((7, 9), 2, (1, UNKNOWN_OWNER), 5))
+    broken = BrokenLaw("audit", 50 * NS, 55 * NS, seen)
     with Store.open(where) as store:
         writer = store.writer(STREAM)
         config = {"model": "a", "block_size": 16}
         first = delta(1, t_ns=NS, chunks=(chunk(0, 1),), config=config)
         writer.commit(first, SHAPE, progress(1))
-        audits = AuditResult(0, 1, (failure,))
-        stated = delta(9, t_ns=60 * NS, gaps=(gap,), leaks=leaks, audits=audits)
+        stated = delta(9, t_ns=60 * NS, gaps=(gap,), leaks=leaks, broken_laws=(broken,))
         writer.commit(stated, SHAPE, progress(9))
         changed = {"model": "b", "block_size": 16}
         key = writer.commit(delta(10, t_ns=70 * NS, config=changed), SHAPE, progress(10))
@@ -150,7 +151,10 @@ def test_marks_tell_restarts_gaps_leaks_failures_and_changed_settings(
         (MarkKind.RESTART, 0, "run run-1 started"),
         (MarkKind.GAP, 20, "9 events lost: deleted"),
         (MarkKind.LEAK, 40, "2 blocks of sequence 8 leaked"),
-        (MarkKind.AUDIT_FAILED, 50, "active = sum: 3 is not 4"),
+        (
+            *(MarkKind.AUDIT_FAILED, 50),
+            "audit: 3 active, expected 4 active; blocks 7, 9; sequences 1, unknown and 3 more",
+        ),
         (MarkKind.CONFIG, 70, "model a → b"),
     ]
     assert reads.marks(key, OFFSET + 71 * NS, OFFSET + 100 * NS) == []
@@ -158,6 +162,9 @@ def test_marks_tell_restarts_gaps_leaks_failures_and_changed_settings(
     assert [(mark.kind, mark.t_ns) for mark in in_the_gap] == [(MarkKind.GAP, OFFSET + 25 * NS)]
     assert reads.gaps(key)[0].lost == {"allocate": 7, "step": 2}
     assert [leak.block for leak in reads.leaks(key)] == [3, 4]
+    (found,) = reads.broken_laws(key)
+    assert (found.opened_at_ns, found.closed_at_ns) == (OFFSET + 50 * NS, OFFSET + 55 * NS)
+    assert reads.telemetry(key).last_audit_failure == found.sentence
 
 
 def test_totals_and_telemetry_tell_what_share_arrived(where: str, reads: Reads) -> None:

@@ -2,13 +2,14 @@
 
 import sqlite3
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from sqlalchemy import text
 
 from agent.errors import StoreConflict, StoreUnwritable
-from agent.ledger.delta import AuditResult, GapRow, LawFailure, Leak, Snapshot
+from agent.ledger.delta import AuditResult, BrokenLaw, GapRow, LawEvidence, Leak, Named, Snapshot
 from agent.reads.models import RunState
 from agent.store.store import RunWriter, Store
 from agent.store.stream_id import StreamId
@@ -155,22 +156,30 @@ def _snapshots(store: Store) -> list[tuple[bytes, bytes | None]]:
 def test_gaps_leaks_failures_and_configurations_are_rows(store: Store) -> None:
     writer = store.writer(STREAM)
     gap = GapRow(5, 9, 5 * NS, 9 * NS, "deleted", kinds(allocate=7, step=2))
-    failure = LawFailure("active + cached + free = total", "3 + 0 + 60, not 64", NS)
+    seen = LawEvidence("total: 64", "active + cached + free: 63", Named((7,), 1, (8, 9), 30))
+    broken = BrokenLaw("states_add_up", NS, None, seen)
     stated = delta(
         9,
         gaps=(gap,),
-        audits=AuditResult(0, 1, (failure, failure)),
+        broken_laws=(broken,),
         leaks=(Leak(block=3, owner=8, since_ns=NS),),
         config={"engine": "a", "block_size": 16},
     )
     writer.commit(stated, SHAPE, progress(9))
-    writer.commit(delta(10, leaks=(Leak(3, 8, NS, 2 * NS),)), SHAPE, progress(10))
+    mended = replace(broken, closed_ns=4 * NS)
+    later = delta(10, leaks=(Leak(3, 8, NS, 2 * NS),), broken_laws=(mended,))
+    writer.commit(later, SHAPE, progress(10))
 
     assert rows(store, "SELECT seq0, seq1, why, lost FROM gaps") == [
         (5, 9, "deleted", '{"allocate":7,"step":2}')
     ]
     assert rows(store, "SELECT block, owner, ended_at_ns FROM leaks") == [(3, 8, OFFSET + 2 * NS)]
-    assert rows(store, "SELECT COUNT(*) FROM audit_failures") == [(2,)]
+    assert rows(store, "SELECT * FROM broken_laws") == [
+        (
+            *(1, "states_add_up", OFFSET + NS, OFFSET + 4 * NS, "total: 64"),
+            *("active + cached + free: 63", "[7]", 1, "[8, 9]", 30),
+        )
+    ]
     assert rows(store, "SELECT fingerprint, num_gaps FROM runs") == [
         ('{"block_size": 16, "engine": "a"}', 1)
     ]

@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 
 from agent.commands.summary import main
-from agent.ledger.delta import AuditResult, LawFailure, Leak
+from agent.ledger.delta import AuditResult, BrokenLaw, LawEvidence, Leak, Named
 from agent.store.store import Store
 from kvpulse.command import main as kvpulse
+from kvpulse.events import UNKNOWN_OWNER
 from tests.agent.factories_store import (
     NS,
     SHAPE,
@@ -80,12 +81,23 @@ def test_a_leak_is_named_and_makes_the_answer_bad(tmp_path, capsys):
     assert "leaked by sequence 3: blocks 7" in capsys.readouterr().out
 
 
+def test_a_leak_of_an_unknown_owner_is_told_without_one(tmp_path, capsys):
+    where = empty_store(tmp_path)
+    _fill(where, leaks=(Leak(block=7, owner=UNKNOWN_OWNER, since_ns=2 * NS),))
+
+    _, answer = _answer(capsys, where)
+    main(["--store", where])
+
+    assert answer["leaked_blocks"] == [{"block": 7, "owner": None}]
+    assert "leaked by an owner unknown, before a gap: blocks 7" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     "changes",
     [
         {"lost": kinds(free=2)},
         {"audits": AuditResult(passed=3, failed=1)},
-        {"audits": AuditResult(passed=3, failures=(LawFailure("free", "of 3 blocks", NS),))},
+        {"broken_laws": (BrokenLaw("states_add_up", NS, None, LawEvidence("2", "1")),)},
     ],
 )
 def test_lost_events_failed_audits_and_broken_laws_make_the_answer_bad(tmp_path, capsys, changes):
@@ -95,6 +107,22 @@ def test_lost_events_failed_audits_and_broken_laws_make_the_answer_bad(tmp_path,
     code, _ = _answer(capsys, where)
 
     assert code == 1
+
+
+def test_a_broken_law_is_told_with_its_blocks_owners_and_times(tmp_path, capsys):
+    where = empty_store(tmp_path)
+    seen = LawEvidence("active 4", "active 3", Named((7,), 1, (3, 5), 2))
+    _fill(where, broken_laws=(BrokenLaw("audit", NS, 2 * NS, seen),))
+
+    _, answer = _answer(capsys, where)
+    main(["--store", where])
+
+    (told,) = answer["broken_laws"]
+    assert told["closed_at_ns"] - told["opened_at_ns"] == NS
+    assert (told["law"], told["expected"], told["found"]) == ("audit", "active 4", "active 3")
+    assert (told["blocks"], told["owners"]) == ([7], [3, 5])
+    line = "a law was broken, audit: active 3, expected active 4; blocks 7; sequences 3, 5; "
+    assert line in capsys.readouterr().out
 
 
 def test_a_run_without_audits_is_not_called_balanced(tmp_path, capsys):

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from agent.head_of_line import HeadOfLine
+from agent.reads.broken_laws import BrokenLaw
+from agent.reads.gpus import GpuHistory, GpuSeries
 from agent.reads.models import (
     EngineRow,
     GapRow,
@@ -41,6 +43,7 @@ class FakeReads:
     commit_age_seconds: float = 0.3
     waiting: int = 7
     num_leaks: int = 0
+    gpu_series: tuple[GpuSeries, ...] = ()
     audits_failed: int = 0
     with_gap: bool = False
     tenant: str = "search"
@@ -280,6 +283,14 @@ class FakeReads:
             chunk_bytes=2_830_112,
             store_bytes=9_100_288,
         )
+
+    def broken_laws(self, run_key) -> list[BrokenLaw]:
+        opened = self.now_ns - 80 * SECOND
+        said = BrokenLaw("audit", opened, None, "active 312", "active 310", [7], 1, [121], 1)
+        return [said] if self.audits_failed else []
+
+    def gpus(self, start_ns, end_ns) -> GpuHistory:
+        return GpuHistory(list(self.gpu_series), {"gpu-host": "NVML Shared Library Not Found"})
 
     def leaks(self, run_key) -> list[Leak]:
         since = self.now_ns - 90 * SECOND

@@ -1,5 +1,7 @@
 """The map's colours: each block is in exactly one class, and the legend counts them all."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -8,7 +10,7 @@ from hypothesis import strategies as st
 from agent.reads.models import Leak
 from dashboard.frames.block_detail import block_words, choices, detail_of, leak_words, moment_words
 from dashboard.frames.block_grid import LIT, ColourBy, grid_of
-from kvpulse.events import BlockState
+from kvpulse.events import UNKNOWN_OWNER, BlockState
 from tests.dashboard.factories_rows import block_map_with_all_states
 
 AT = 1_796_000_000_000_000_000
@@ -118,8 +120,10 @@ def test_a_block_of_an_unknown_owner_says_so():
     blocks = block_map_with_all_states(4096, AT)
     block = int(np.flatnonzero(blocks.owner == -1)[0])
 
-    told = dict(detail_of(blocks, block).facts)
+    leaked = dict(detail_of(blocks, block).facts)
+    told = dict(detail_of(replace(blocks, exact=False), block).facts)
 
+    assert leaked["Owners"] == "unknown: it ended in a gap"
     assert told["Owners"] == "unknown since a gap; known again at the next keyframe"
     assert told["Tenant"] is None
 
@@ -139,6 +143,14 @@ def test_leaks_are_named_per_owner_with_runs_drawn_together():
         "5 blocks outlived their owner. Of sequence 7: block 2; of sequence 9: blocks 4-6, 9."
     )
     assert block_words([1]) == "block 1"
+
+
+def test_a_leak_that_began_in_a_gap_says_that_its_owner_is_unknown():
+    leaks = [Leak(4, UNKNOWN_OWNER, AT, None), Leak(2, 7, AT, None)]
+
+    assert leak_words(leaks).endswith(
+        "Of sequence 7: block 2; of an owner unknown, before a gap: block 4."
+    )
 
 
 def test_a_block_that_two_ended_sequences_held_is_one_leaked_block():

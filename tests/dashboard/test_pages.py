@@ -3,10 +3,13 @@
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 from streamlit.testing.v1 import AppTest
 
 from agent.errors import StoreUnreadable
+from agent.gpus import GpuFigure
+from agent.reads.gpus import GpuSeries
 from agent.reads.models import RunState
 from dashboard.pages import PAGES
 from tests.dashboard.fake_reads import FakeReads
@@ -212,3 +215,33 @@ def test_the_requests_page_names_who_holds_the_line_up(app):
     page = app(FakeReads(held_up=True), "requests")
 
     assert "Sequence 131 is at the head of the line" in page.warning[0].value
+
+
+def test_telemetry_says_why_there_is_no_gpu_to_show(app):
+    page = app(FakeReads(), "telemetry")
+
+    assert "Not available: gpu-host: NVML Shared Library Not Found." in texts(page)
+
+
+def test_telemetry_shows_each_gpu_with_the_reason_for_what_is_missing(app):
+    now = FakeReads().now_ns
+    values = {figure.value: np.array([1.0, 2.0]) for figure in GpuFigure}
+    values["utilization_ratio"][1] = np.nan
+    minutes = np.array([now - 120_000_000_000, now - 60_000_000_000])
+    missing = {"utilization_ratio": "Not Supported"}
+    one = GpuSeries("node-1", "0/1", "H200", minutes, values, missing)
+    page = app(FakeReads(now_ns=now, gpu_series=(one,)), "telemetry")
+
+    table = page.dataframe[-1].value.iloc[0]
+    assert not page.exception
+    assert (table["Machine"], table["GPU"], table["Power"]) == ("node-1", "0/1", "2 W")
+    assert table["Utilisation"] is None
+    assert table["Not available"] == "utilization ratio: Not Supported"
+
+
+def test_telemetry_names_a_broken_law(app):
+    page = app(FakeReads(audits_failed=2), "telemetry")
+
+    laws = next(frame.value for frame in page.dataframe if "Law" in frame.value)
+    assert laws["Blocks"].tolist() == ["7"]
+    assert laws["Held again"].tolist() == [None]

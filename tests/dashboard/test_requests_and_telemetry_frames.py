@@ -2,10 +2,18 @@
 
 from dataclasses import replace
 
+from agent.reads.broken_laws import BrokenLaw
 from agent.reads.models import KindTotal, RequestState, RunState
 from dashboard.frames.requests import chosen, fact_lines, oldest_wait_seconds, table_of
 from dashboard.frames.status import Tone
-from dashboard.frames.telemetry import gaps_table, headline, health_tiles, kinds_table
+from dashboard.frames.telemetry import (
+    gaps_table,
+    headline,
+    health_tiles,
+    kinds_table,
+    laws_table,
+)
+from kvpulse.events import UNKNOWN_OWNER
 from tests.dashboard.factories_rows import engine_row, request_row
 from tests.dashboard.fake_reads import FakeReads
 
@@ -118,3 +126,22 @@ def test_health_tiles_without_an_agent_say_why_they_are_empty():
     assert tiles["Behind"].value is None
     assert tiles["Audits"].value is None
     assert tiles["Position"].note == "no journal read yet"
+
+
+def test_broken_laws_name_what_they_are_about_and_whether_they_hold_again():
+    audit = BrokenLaw("audit", NOW, None, "active 4", "active 3", [7], 1, [3, UNKNOWN_OWNER], 9)
+    over = replace(audit, closed_at_ns=NOW + SECOND, blocks=[], num_blocks=0)
+
+    table = laws_table([audit, over])
+
+    assert table["Blocks"] == ["7", None]
+    assert table["Sequences"] == ["3, unknown and 7 more"] * 2
+    assert (table["Held again"][0], table["Found"][0]) == (None, "active 3")
+    assert table["Held again"][1] is not None
+
+
+def test_a_broken_law_is_the_headline_also_where_every_audit_passed():
+    health = replace(FakeReads().telemetry(1), lost=0, last_audit_failure="waits_add_up: 1, not 2")
+
+    assert health.audits_failed == 0
+    assert headline(engine_row(NOW), health, stale=False).tone is Tone.BAD

@@ -120,7 +120,9 @@ SHAPES = {
         9,
     ),
     "pool": _shape(
-        "total active cached free sum_of_counts checksum filled_slots largest_free_run host", 6
+        "total active cached free sum_of_counts checksum filled_slots largest_free_run host"
+        " allocate_ns",
+        6,
     ),
     "heartbeat": _shape("step live waiting", 3),
 }

@@ -269,6 +269,17 @@ def test_a_pool_account_keeps_its_checksum_and_says_what_was_not_measured(record
     assert words == [64, 3, 1, 60, 0, 2, 2**32 - 2, 2**32 - 1, NOT_MEASURED, 40]
 
 
+@pytest.mark.parametrize(
+    ("took_ns", "aux"),
+    [(None, 0), (0, 1), (1_500, 1_501), (2**32 - 2, 2**32 - 1), (2**40, 2**32 - 1)],
+)
+def test_a_pool_account_carries_how_long_one_call_to_allocate_took(record, took_ns, aux):
+    recorder = record()
+    recorder.pool(64, 3, 1, 60, 3, 5, allocate_ns=took_ns)
+
+    assert written(recorder, Kind.POOL)[0]["aux"] == aux
+
+
 def test_a_heartbeat_carries_both_clocks(record):
     recorder = record(clock=lambda: 77, wall_clock=lambda: 2**40)
     recorder.heartbeat(2**32 + 1, 12, 5)
