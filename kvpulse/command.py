@@ -57,6 +57,9 @@ COMMANDS: Final[Mapping[str, CommandEntry]] = MappingProxyType(
         "costs": CommandEntry(
             "agent.commands.costs:main", "block-seconds and cost by tenant or request"
         ),
+        "baseline": CommandEntry(
+            "agent.commands.baseline:main", "save how an engine does; compare: better or worse"
+        ),
         "db": CommandEntry("agent.commands.db:main", "upgrade, check or prune the store"),
         "bench": CommandEntry("kvpulse.command:bench", "measure one part; alone: list them", ""),
     }
