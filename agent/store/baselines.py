@@ -13,7 +13,7 @@ from agent.baselines.side import Side
 from agent.errors import BaselineExists, BaselineNotFound, BaselineRefused, StoreUnwritable
 from agent.store.connection import StoreAddress, open_for_writing, why_unwritable
 
-MOST_BASELINES: Final = 200  # one is about 0.3 MB; retention never takes them
+MOST_BASELINES: Final = 200  # one is about 0.1 MB; retention never takes them
 
 
 class BaselineWriter:
