@@ -42,8 +42,8 @@ def _parser() -> argparse.ArgumentParser:
         prog="kvpulse drill",
         description=__doc__,
         epilog="Each pair is two runs of the simulated engine: alike but for the seed (1 h and"
-        " 4 h), decoding a fifth slower, a pool a quarter smaller. All of it takes about an hour of CPU."
-        " Exit code 1: more than 5 % false alarms, or a change was not seen.",
+        " 4 h), decoding a fifth slower, a pool a quarter smaller. All of it takes about an hour"
+        " of CPU. Exit code 1: more than 5 % false alarms, or a change was not seen.",
     )
     parser.add_argument("--baselines", action="store_true", required=True, help="drill comparisons")
     parser.add_argument("--alike", type=int, default=NUM_ALIKE, help="pairs of each length")
