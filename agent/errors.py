@@ -8,6 +8,14 @@ AgentError
 ├── NotInstalled          an extra's packages are missing
 ├── ExportInTheWay        a file to be exported is there already
 ├── ExportUnwritable      an export's folder or file cannot be written
+├── BaselineError         a baseline or a comparison cannot be had as asked
+│   ├── BaselineDamaged   a saved series cannot be read
+│   ├── BaselineRefused   a name, a window or an engine cannot be used
+│   ├── BaselineNotFound  nothing is saved under the name
+│   ├── BaselineExists    the name is taken
+│   └── BaselineBusy      another comparison is being worked out
+├── AgentUnreachable      no agent answers at the address, or it cannot do what was asked now
+├── RefusedByAgent        it answered, and said no
 └── StoreError            the store cannot be used as asked
     ├── StoreNotFound     nothing there, or it cannot be reached
     ├── StoreTooNew       a newer kvpulse wrote it
@@ -79,6 +87,68 @@ class ExportUnwritable(AgentError):
         why = error.strerror or str(error)
         super().__init__(f"cannot write {path}: {why}; make room there or choose another --out")
         self.path = path
+
+
+class BaselineError(AgentError):
+    """A baseline or a comparison cannot be had as asked."""
+
+    exit_code: ClassVar[int] = 2
+
+
+class BaselineDamaged(BaselineError):
+    """A saved series cannot be read."""
+
+    exit_code: ClassVar[int] = 3
+
+
+class BaselineRefused(BaselineError):
+    """A name, a window or an engine cannot be used; the message says what can."""
+
+
+class BaselineNotFound(BaselineError):
+    """Nothing is saved under the name."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"no baseline {name!r}; `kvpulse baseline list` names those there are")
+        self.name = name
+
+
+class BaselineExists(BaselineError):
+    """The name is taken: a baseline is never overwritten."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            f"there is a baseline {name!r} already; choose another name, or delete it first with"
+            f" `kvpulse baseline delete {name}`"
+        )
+        self.name = name
+
+
+class BaselineBusy(BaselineError):
+    """Another comparison is being worked out."""
+
+    exit_code: ClassVar[int] = 3
+
+    def __init__(self) -> None:
+        super().__init__("another comparison is being worked out: try again in a second")
+
+
+class AgentUnreachable(AgentError):
+    """No agent answers at the address, or it cannot do now what was asked."""
+
+    def __init__(self, url: str, why: str) -> None:
+        super().__init__(
+            f"no answer from the agent at {url}: {why}; start one with `kvpulse agent`, or name"
+            " another with --agent URL"
+        )
+        self.url = url
+        self.why = why
+
+
+class RefusedByAgent(AgentError):
+    """The agent answered and said no; the text is its own."""
+
+    exit_code: ClassVar[int] = 2
 
 
 class StoreError(AgentError):

@@ -58,6 +58,12 @@ COMMANDS: Final[Mapping[str, CommandEntry]] = MappingProxyType(
             "agent.commands.costs:main", "block-seconds and cost by tenant or request"
         ),
         "export": CommandEntry("agent.commands.export:main", "the history as Parquet files"),
+        "baseline": CommandEntry(
+            "agent.commands.baseline:main", "save how an engine does; compare: better or worse"
+        ),
+        "drill": CommandEntry(
+            "agent.commands.drill_baselines:main", "are comparisons right? simulated engines"
+        ),
         "db": CommandEntry("agent.commands.db:main", "upgrade, check or prune the store"),
         "bench": CommandEntry("kvpulse.command:bench", "measure one part; alone: list them", ""),
     }

@@ -16,6 +16,7 @@ from typing import Final
 from starlette.types import ASGIApp
 
 from agent.agent_loop import AgentLoop
+from agent.baseline_desk import BaselineDesk
 from agent.commands.exit_codes import ExitCode
 from agent.config import AgentConfig, load_config
 from agent.gpu_watch import GpuWatch
@@ -65,7 +66,11 @@ def main(argv: Sequence[str]) -> int:
                 keeper.prune_once()
                 return code
             app = create_app(
-                view, allowed_hosts=config.allowed_hosts, token=token, price=config.price
+                view,
+                allowed_hosts=config.allowed_hosts,
+                token=token,
+                price=config.price,
+                baselines=BaselineDesk(config.store),
             )
             keeper.start()
             try:

@@ -10,3 +10,4 @@ class ExitCode(IntEnum):
     BAD_ANSWER = 1
     USAGE = 2
     UNREACHABLE = 3
+    UNKNOWN = 4  # the question cannot be answered from what was recorded

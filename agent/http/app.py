@@ -1,7 +1,7 @@
 """The agent's HTTP side: metrics, health and the live state, for scrapers, probes and people.
 
-Everything is read from one `LiveView`; nothing here touches journal or store, so that a slow or
-broken store never hides the reason from whoever asks.
+What is live is read from one `LiveView` and touches neither journal nor store, so that a slow or
+broken store never hides the reason from whoever asks. Only the API for baselines asks the store.
 """
 
 import logging
@@ -16,6 +16,8 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
+from agent.baseline_desk import BaselineDesk
+from agent.http.baselines import baseline_routes
 from agent.http.guard import HostGuard
 from agent.http.health import judge
 from agent.http.live_status import readiness_document, status_document
@@ -31,6 +33,7 @@ INDEX: Final = """kvpulse agent
 /healthz     200 while the process answers
 /readyz      200 when engines are fresh, the lag is bounded and the store takes writes; else 503
 /api/status  the live state of every engine, as JSON
+/api/baselines, /api/comparison   saved baselines; docs/baselines.md says how
 """
 
 
@@ -40,6 +43,7 @@ def create_app(
     allowed_hosts: Collection[str] = (),
     token: str | None = None,
     price: Price | None = None,
+    baselines: BaselineDesk | None = None,
     wall_clock: Callable[[], int] = time.time_ns,
 ) -> ASGIApp:
     """Build the ASGI application.
@@ -49,6 +53,7 @@ def create_app(
         allowed_hosts: Host names answered beside loopback ones, such as a container's.
         token: What a client must send as `Authorization: Bearer …`; None: nothing.
         price: What GPUs cost; None: nobody said.
+        baselines: Who saves and compares; None: those paths are not there.
         wall_clock: Nanoseconds since 1970.
     """
     registry = exporter_registry(view, wall_clock, price)
@@ -72,6 +77,7 @@ def create_app(
             Route("/healthz", _healthz),
             Route("/readyz", readyz),
             Route("/api/status", status),
+            *(baseline_routes(baselines) if baselines else ()),
         ],
         exception_handlers={Exception: _internal_error},
     )

@@ -16,7 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from agent.http.access_token import is_authorized
 
-MAX_BODY_BYTES: Final = 65_536  # no path reads a body; a longer one is not even waited for
+MAX_BODY_BYTES: Final = 65_536  # a longer one is not even waited for
 EXEMPT_PATHS: Final = frozenset({"/healthz", "/readyz"})
 SECURITY_HEADERS: Final = {
     "x-content-type-options": "nosniff",

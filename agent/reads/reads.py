@@ -12,10 +12,12 @@ from json import JSONDecodeError
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import SQLAlchemyError
 
+from agent.baselines.side import Side
 from agent.block_map import BlockMap
 from agent.errors import StoreUnreadable
 from agent.head_of_line import HeadOfLine
 from agent.pool_usage import LeakReport, PoolUsage
+from agent.reads import baselines as reads_baselines
 from agent.reads import block_map as reads_block_map
 from agent.reads import events as reads_events
 from agent.reads import health as reads_health
@@ -24,6 +26,8 @@ from agent.reads import requests as reads_requests
 from agent.reads import runs as reads_runs
 from agent.reads import series as reads_series
 from agent.reads import usage as reads_usage
+from agent.reads import windows as reads_windows
+from agent.reads.baselines import BaselineRow, StoredBaseline
 from agent.reads.broken_laws import BrokenLaw, read_broken_laws
 from agent.reads.gpus import GpuHistory, read_gpus
 from agent.reads.models import (
@@ -248,6 +252,27 @@ class Reads:
         """Return what each GPU did minute by minute, and which drivers could not be asked."""
         with self._connection() as connection:
             return read_gpus(connection, Window(start_ns, end_ns))
+
+    def baselines(self) -> list[BaselineRow]:
+        """Return the saved baselines, the newest first."""
+        with self._connection() as connection:
+            return reads_baselines.read_baselines(connection)
+
+    def baseline(self, name: str) -> StoredBaseline:
+        """Return one saved baseline with its series; `BaselineNotFound` if there is none."""
+        with self._connection() as connection:
+            return reads_baselines.read_baseline(connection, name)
+
+    def newest_window(self, engine: str | None, seconds: float, *, back_seconds: float = 0) -> Side:
+        """Return the newest window of an engine, or the one so many seconds before it.
+
+        What cannot be had raises `BaselineRefused`; its text says what can.
+        """
+        with self._connection() as connection:
+            name = reads_windows.choose_engine(connection, engine)
+            end_ns = reads_windows.read_newest_ns(connection, name) - int(back_seconds * 1e9)
+            grid = reads_windows.window_grid(end_ns, seconds)
+            return reads_windows.read_side(connection, name, grid, "the window")
 
     def close(self) -> None:
         """Close every connection."""

@@ -319,6 +319,10 @@ baselines: Final = Table(
     _big("start_at_ns"),
     _big("end_at_ns"),
     _big("saved_at_ns"),
-    _text("figures"),
+    _big("tier_seconds"),
+    _text("traffic"),  # JSON: what the engine was asked to do
+    _text("completeness"),  # JSON: how much of the window was recorded
+    _text("figures"),  # JSON: the judged metrics as they were
+    _blob("series"),  # decode_series() reads it
     UniqueConstraint("name"),
 )

@@ -1,0 +1,139 @@
+"""Saves, lists, deletes and compares baselines of one store, for whoever asks the agent.
+
+It reads and writes on connections of its own: the loop that follows the engines knows nothing of
+it. One comparison is worked out at a time, since each takes some tenths of a CPU second.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Final
+
+from agent.baselines.compare import compare
+from agent.baselines.comparison import Comparison
+from agent.baselines.name import checked_name
+from agent.baselines.side import Side
+from agent.duration import duration_text
+from agent.errors import BaselineBusy, BaselineExists, BaselineRefused
+from agent.reads.baselines import BaselineRow, StoredBaseline
+from agent.reads.reads import Reads, open_reads
+from agent.store.baselines import BaselineWriter
+from agent.store.connection import parse_address
+
+WEEK_SECONDS: Final = 7 * 86_400
+DEFAULT_SECONDS: Final = 4 * 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Sides:
+    """What is to be compared.
+
+    Attributes:
+        first: A baseline's name; None: the same hours a week before the newest window.
+        second: A baseline's name; None: the newest window.
+        last_seconds: How long the newest window is.
+        engine: Whose; None: the baseline's, or the only one.
+    """
+
+    first: str | None = None
+    second: str | None = None
+    last_seconds: float = DEFAULT_SECONDS
+    engine: str | None = None
+
+
+class BaselineDesk:
+    """See the module; it opens the store when it is first asked. May be used from threads."""
+
+    def __init__(self, store: str, *, wall_clock: Callable[[], int] = time.time_ns) -> None:
+        self._store = store
+        self._wall_clock = wall_clock
+        self._opening = threading.Lock()
+        self._working = threading.Lock()
+        self._reads: Reads | None = None
+        self._writer: BaselineWriter | None = None
+
+    def save(self, name: object, *, engine: str | None, last_seconds: float) -> StoredBaseline:
+        """Save an engine's newest window under a name.
+
+        Raises:
+            BaselineRefused, BaselineExists, BaselineBusy, StoreError: The text says what to do.
+        """
+        its_name = checked_name(name)
+        with self._one_at_a_time():
+            reads = self._open_reads()
+            if its_name in {row.name for row in reads.baselines()}:
+                raise BaselineExists(its_name)
+            side = reads.newest_window(engine, last_seconds)
+            if not side.series.is_counted.any():
+                raise BaselineRefused("nothing was recorded in that window: choose a longer one")
+            writer = self._open_writer()
+            writer.save(its_name, replace(side, label=its_name), saved_at_ns=self._wall_clock())
+            return reads.baseline(its_name)
+
+    def rows(self) -> list[BaselineRow]:
+        """Return what is saved, the newest first."""
+        return self._open_reads().baselines()
+
+    def show(self, name: str) -> StoredBaseline:
+        """Return one baseline."""
+        return self._open_reads().baseline(checked_name(name))
+
+    def delete(self, name: str) -> None:
+        """Delete one baseline."""
+        self._open_writer().delete(checked_name(name))
+
+    def compare(self, sides: Sides) -> Comparison:
+        """Hold the second side against the first.
+
+        Raises:
+            BaselineError, StoreError: A side cannot be had; the text says what to do.
+        """
+        with self._one_at_a_time():
+            reads = self._open_reads()
+            first = None if sides.first is None else self._saved(reads, sides.first)
+            engine = sides.engine or (first.engine if first else None)
+            if sides.second is not None:
+                second = self._saved(reads, sides.second)
+            else:
+                second = reads.newest_window(engine, sides.last_seconds)
+                second = replace(second, label=f"last {duration_text(sides.last_seconds)}")
+            if first is None:
+                before = reads.newest_window(
+                    second.engine, sides.last_seconds, back_seconds=WEEK_SECONDS
+                )
+                first = replace(before, label="the same hours last week")
+            return compare(first, second)
+
+    def close(self) -> None:
+        """Close every connection."""
+        with self._opening:
+            for part in (self._reads, self._writer):
+                if part is not None:
+                    part.close()
+            self._reads = self._writer = None
+
+    def _saved(self, reads: Reads, name: str) -> Side:
+        return reads.baseline(checked_name(name)).side
+
+    @contextmanager
+    def _one_at_a_time(self) -> Iterator[None]:
+        if not self._working.acquire(blocking=False):
+            raise BaselineBusy
+        try:
+            yield
+        finally:
+            self._working.release()
+
+    def _open_reads(self) -> Reads:
+        with self._opening:
+            if self._reads is None:
+                self._reads = open_reads(self._store)
+            return self._reads
+
+    def _open_writer(self) -> BaselineWriter:
+        with self._opening:
+            if self._writer is None:
+                self._writer = BaselineWriter.open(parse_address(self._store))
+            return self._writer

@@ -1,0 +1,1 @@
+"""Are comparisons right? Engines that are alike, slower or smaller, held against each other."""

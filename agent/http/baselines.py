@@ -1,0 +1,137 @@
+"""The agent's API for baselines and comparisons; see docs/baselines.md.
+
+`GET /api/baselines`, `POST /api/baselines`, `GET` and `DELETE /api/baselines/NAME`,
+`GET /api/comparison`. The dashboard never writes the store: it asks here.
+"""
+
+import math
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from agent.baseline_desk import DEFAULT_SECONDS, BaselineDesk, Sides
+from agent.baselines.document import Document, comparison_document, side_document
+from agent.errors import (
+    AgentError,
+    BaselineBusy,
+    BaselineDamaged,
+    BaselineError,
+    BaselineExists,
+    BaselineNotFound,
+    BaselineRefused,
+    StoreError,
+)
+from agent.http.changes import ChangeRefused, check_no_page, read_object
+from agent.reads.baselines import BaselineRow, StoredBaseline
+
+_STATUS: Final[dict[type[AgentError], int]] = {
+    BaselineNotFound: 404,
+    BaselineExists: 409,
+    BaselineBusy: 503,
+    BaselineDamaged: 500,
+    BaselineRefused: 400,
+}
+MOST_ENGINE_CHARACTERS: Final = 256
+Handler = Callable[[Request], Awaitable[Response]]
+
+
+def baseline_routes(desk: BaselineDesk) -> list[Route]:
+    """Return the API's paths."""
+
+    async def save(request: Request) -> Response:
+        said = await read_object(request)
+        stored = await run_in_threadpool(
+            lambda: desk.save(
+                said.get("name"),
+                engine=_engine(said.get("engine")),
+                last_seconds=_seconds(said.get("last_seconds")),
+            )
+        )
+        return JSONResponse(stored_document(stored), status_code=201)
+
+    async def listing(_: Request) -> Response:
+        rows = await run_in_threadpool(desk.rows)
+        return JSONResponse({"baselines": [row_document(row) for row in rows]})
+
+    async def show(request: Request) -> Response:
+        stored = await run_in_threadpool(desk.show, request.path_params["name"])
+        return JSONResponse(stored_document(stored))
+
+    async def delete(request: Request) -> Response:
+        check_no_page(request)
+        await run_in_threadpool(desk.delete, request.path_params["name"])
+        return JSONResponse({"deleted": request.path_params["name"]})
+
+    async def comparison(request: Request) -> Response:
+        asked = request.query_params
+        sides = Sides(
+            asked.get("first"),
+            asked.get("second"),
+            _seconds(asked.get("last_seconds")),
+            _engine(asked.get("engine")),
+        )
+        return JSONResponse(comparison_document(await run_in_threadpool(desk.compare, sides)))
+
+    return [
+        Route("/api/baselines", _told(listing), methods=["GET"]),
+        Route("/api/baselines", _told(save), methods=["POST"]),
+        Route("/api/baselines/{name}", _told(show), methods=["GET"]),
+        Route("/api/baselines/{name}", _told(delete), methods=["DELETE"]),
+        Route("/api/comparison", _told(comparison), methods=["GET"]),
+    ]
+
+
+def row_document(row: BaselineRow) -> Document:
+    """Return what a list shows of a baseline."""
+    return {
+        "name": row.name,
+        "engine": row.engine,
+        "start_ns": row.start_at_ns,
+        "end_ns": row.end_at_ns,
+        "saved_ns": row.saved_at_ns,
+        "counted_ratio": row.completeness.counted_ratio,
+        "figures": row.figures,
+    }
+
+
+def stored_document(stored: StoredBaseline) -> Document:
+    """Return a baseline with all that stands beside its figures."""
+    beside = side_document(stored.side)
+    return {**row_document(stored.row), **beside, "fingerprint": stored.row.fingerprint}
+
+
+def _told(handler: Handler) -> Handler:
+    """Turn what is refused into an answer with its reason."""
+
+    async def answer(request: Request) -> Response:
+        try:
+            return await handler(request)
+        except ChangeRefused as error:
+            return JSONResponse({"error": str(error)}, status_code=error.status)
+        except (BaselineError, StoreError) as error:
+            status = _STATUS.get(type(error), 503)
+            return JSONResponse({"error": str(error)}, status_code=status)
+
+    return answer
+
+
+def _seconds(said: object) -> float:
+    if said is None:
+        return DEFAULT_SECONDS
+    try:
+        seconds = float(said) if isinstance(said, str | int | float) else math.nan
+    except ValueError:
+        seconds = math.nan
+    if not 0 < seconds <= 1e9:
+        raise BaselineRefused("last_seconds: accepted is a number of seconds above 0")
+    return seconds
+
+
+def _engine(said: object) -> str | None:
+    if said is None or (isinstance(said, str) and len(said) <= MOST_ENGINE_CHARACTERS):
+        return said or None
+    raise BaselineRefused("engine: accepted is an engine's name")
