@@ -16,6 +16,7 @@ AgentError
 │   └── BaselineBusy      another comparison is being worked out
 ├── AgentUnreachable      no agent answers at the address, or it cannot do what was asked now
 ├── RefusedByAgent        it answered, and said no
+├── DrillError            the engine of a drill failed by itself
 └── StoreError            the store cannot be used as asked
     ├── StoreNotFound     nothing there, or it cannot be reached
     ├── StoreTooNew       a newer kvpulse wrote it
@@ -149,6 +150,19 @@ class RefusedByAgent(AgentError):
     """The agent answered and said no; the text is its own."""
 
     exit_code: ClassVar[int] = 2
+
+
+class DrillError(AgentError):
+    """The process of a drill's engine ended in another way than its faults ask for."""
+
+    def __init__(self, scenario: str, code: int, said: str) -> None:
+        last = said.strip().splitlines()[-1:] or ["nothing"]
+        super().__init__(
+            f"the engine of {scenario} ended with {code}: {last[0]}; "
+            "run `kvpulse replay --help` to see whether the engine part is installed"
+        )
+        self.scenario = scenario
+        self.code = code
 
 
 class StoreError(AgentError):

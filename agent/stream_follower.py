@@ -4,6 +4,7 @@ import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final
 
 from agent.exhaustion import AvailableBlocks
@@ -45,7 +46,14 @@ class Step:
 class StreamFollower:
     """One stream's reader, ledger and writer. `step` does one bounded unit of work."""
 
-    def __init__(self, found: FoundStream, store: Store, clocks: Clocks) -> None:
+    def __init__(
+        self,
+        found: FoundStream,
+        store: Store,
+        clocks: Clocks,
+        *,
+        open_reader: Callable[[Path, Position | None], StreamReader] = StreamReader,
+    ) -> None:
         self.stream = found.stream
         self._clocks = clocks
         self._available = AvailableBlocks()
@@ -53,7 +61,7 @@ class StreamFollower:
         self._writer = store.writer(found.stream)
         stored = self._writer.stored
         self.has_ended = stored is not None and stored.state is not RunState.LIVE
-        self._reader = StreamReader(found.directory, stored.position if stored else None)
+        self._reader = open_reader(found.directory, stored.position if stored else None)
         # Up to the last batch, and no further: a loss that the reader found since then is told
         # with its next batch, and must be found again should we be gone before that.
         self._position = self._reader.position

@@ -48,6 +48,9 @@ COMMANDS: Final[Mapping[str, CommandEntry]] = MappingProxyType(
         "replay": CommandEntry(
             "engine.commands.replay:main", "a production trace through the simulated engine"
         ),
+        "doctor": CommandEntry(
+            "agent.commands.doctor:main", "what is wrong, why, and what to do: one verdict"
+        ),
         "block-map": CommandEntry(
             "agent.commands.block_map:main", "every block and its owners at a moment"
         ),
@@ -62,7 +65,7 @@ COMMANDS: Final[Mapping[str, CommandEntry]] = MappingProxyType(
             "agent.commands.baseline:main", "save how an engine does; compare: better or worse"
         ),
         "drill": CommandEntry(
-            "agent.commands.drill_baselines:main", "are comparisons right? simulated engines"
+            "agent.commands.drill:main", "are verdicts and comparisons right? simulated engines"
         ),
         "db": CommandEntry("agent.commands.db:main", "upgrade, check or prune the store"),
         "bench": CommandEntry("kvpulse.command:bench", "measure one part; alone: list them", ""),

@@ -167,6 +167,11 @@ class Reads:
         with self._connection() as connection:
             return reads_requests.read_request(connection, run_key, owner)
 
+    def mean_prompt_tokens(self, run_key: int, start_ns: int, end_ns: int) -> float | None:
+        """Return the mean prompt of the requests that arrived in a window; None: none did."""
+        with self._connection() as connection:
+            return reads_requests.read_mean_prompt(connection, run_key, Window(start_ns, end_ns))
+
     def request_events(self, run_key: int, owner: int) -> list[RequestEvent]:
         """Return a sequence's timeline, drawn from the stored chunks; empty beyond retention."""
         with self._connection() as connection:

@@ -61,6 +61,17 @@ def read_request(connection: Connection, run_key: int, owner: int) -> RequestRow
     return _request_row(row) if row else None
 
 
+def read_mean_prompt(connection: Connection, run_key: int, window: Window) -> float | None:
+    """Return the mean prompt of the requests that arrived in a window."""
+    query = text(
+        "SELECT AVG(prompt_tokens) FROM requests WHERE run_key=:key AND arrived_at_ns>=:start"
+        " AND arrived_at_ns<:end AND parent=0"
+    )
+    bind = {"key": run_key, "start": window.start_ns, "end": window.end_ns}
+    mean = connection.execute(query, bind).scalar()
+    return None if mean is None else float(mean)
+
+
 SAME: Final = (
     *("owner", "parent", "arrived_at_ns", "admitted_at_ns", "first_token_at_ns", "ended_at_ns"),
     *("deadline_at_ns", "end_reason", "reject_reason", "prompt_tokens", "max_tokens"),

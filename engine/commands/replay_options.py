@@ -8,6 +8,7 @@ from typing import Final
 from engine.config import PREFIX_INDEXES
 from engine.faults.options import add_fault_options
 from engine.option_types import positive, positive_duration
+from engine.simulation.cost_model import CostModel
 from engine.simulation.trace_recording import TRACE_CONFIG, TraceRun
 from kvpulse.paths import journal_dir
 
@@ -55,6 +56,7 @@ def parse_options(argv: list[str]) -> ReplayOptions:
     )
     run = TraceRun(
         config=config,
+        cost=CostModel(base_ns=round(given.step_ms * 1e6)),
         speed=given.speed,
         seconds=given.seconds,
         max_bytes=given.max_journal_mib * MIB,
@@ -95,6 +97,8 @@ def _parser() -> argparse.ArgumentParser:
     help_text = "tokens from a cost model, no model: the one way there is, and the default"
     parser.add_argument("--simulated", action="store_true", help=help_text)
     add_fault_options(parser)
+    help_text = "what a step costs beside its tokens, in ms (default 6)"
+    parser.add_argument("--step-ms", type=positive_duration, default=6.0, help=help_text)
     parser.add_argument("--no-prefix-caching", action="store_true")
     help_text = "how the prefix cache finds what is kept: by block hashes, by a radix tree (hash)"
     parser.add_argument("--prefix-index", choices=PREFIX_INDEXES, default="hash", help=help_text)

@@ -1,0 +1,58 @@
+"""Write the traffic of a drill as a trace that `kvpulse replay` reads."""
+
+import json
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from agent.drill.scenario import Traffic
+
+REQUESTS_PER_SECOND_AT_FULL_LOAD: Final = 3.1  # of the engine in `engine_process`; see there
+TOKENS_PER_ID: Final = 512
+LONGEST_PROMPT: Final = 6_000
+LONGEST_OUTPUT: Final = 600
+BURST_EVERY_SECONDS: Final = 300.0
+BURST_SECONDS: Final = 30.0
+MOST_LOAD: Final = 1.5
+KNOWN_PROMPTS: Final = 100
+
+
+def write_trace(traffic: Traffic, path: Path) -> None:
+    """Write the requests; the same traffic gives the same file."""
+    with path.open("w", encoding="utf-8") as file:
+        for line in _lines(traffic):
+            file.write(json.dumps(line) + "\n")
+
+
+def _lines(traffic: Traffic) -> Iterator[dict[str, object]]:
+    source = random.Random(traffic.seed)
+    known: list[tuple[int, list[int]]] = []
+    seconds = 0.0
+    ends = traffic.seconds * (1 - traffic.idle_after)
+    while True:
+        rate = _load(traffic, seconds) * REQUESTS_PER_SECOND_AT_FULL_LOAD
+        seconds += source.expovariate(rate)
+        if seconds > ends:
+            return
+        length, ids = _prompt(source)
+        if traffic.repeats and len(known) >= KNOWN_PROMPTS:
+            length, ids = source.choice(known)
+        known.append((length, ids))
+        output = int(source.lognormvariate(4.5, 0.6))
+        yield {
+            "timestamp": int(seconds * 1e3),
+            "input_length": length,
+            "output_length": max(4, min(LONGEST_OUTPUT, output)),
+            "hash_ids": ids,
+        }
+
+
+def _prompt(source: random.Random) -> tuple[int, list[int]]:
+    length = max(16, min(LONGEST_PROMPT, int(source.lognormvariate(6.0, 0.7))))
+    return length, [source.randrange(2**50) for _ in range(-(-length // TOKENS_PER_ID))]
+
+
+def _load(traffic: Traffic, seconds: float) -> float:
+    in_burst = seconds % BURST_EVERY_SECONDS >= BURST_EVERY_SECONDS - BURST_SECONDS
+    return min(MOST_LOAD, 3 * traffic.load) if traffic.bursts and in_burst else traffic.load

@@ -1,0 +1,203 @@
+"""What triage knows of one engine and one window: numbers, frozen; no connection, no clock.
+
+`None` means that nobody measured it; `Facts.missing` says why. Rules read this and nothing else.
+Times are wall ns UTC on the run's own clock; every duration is in seconds.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from agent.head_of_line import HeadOfLine
+from agent.reads.models import GapRow, LatencySummary, Leak, RunState
+
+
+@dataclass(frozen=True, slots=True)
+class Resize:
+    """The pool's total changed."""
+
+    at_ns: int
+    before: int
+    after: int
+
+
+@dataclass(frozen=True, slots=True)
+class PoolFacts:
+    """The pool: at the end of the window where nothing else is said."""
+
+    total: int
+    first_total: int  # when the run began
+    active: int
+    cached: int
+    free: int
+    available_ratio: float  # (free + cached) / total, mean over the window
+    resizes: tuple[Resize, ...] = ()  # since the run began, oldest first
+
+    @property
+    def available(self) -> int:
+        """Return the blocks that can be taken: free ones and cached ones."""
+        return self.free + self.cached
+
+
+@dataclass(frozen=True, slots=True)
+class QueueFacts:
+    """Who waits and who runs, at the end of the window.
+
+    Attributes:
+        stuck_seconds: For so long somebody has waited without a break, and nobody was admitted or
+            resumed; 0 where one of the two is not so. Never reaches back across a gap.
+        stuck_by_cause: Waiting by cause in that time, in sequence-seconds.
+        least_needed: The fewest blocks that one of those waiting needs.
+        most_needed: The most that one of them needs, and who.
+    """
+
+    waiting: int
+    running: int
+    live: int
+    max_batch: int | None
+    stuck_seconds: float = 0.0
+    stuck_by_cause: Mapping[str, float] = field(default_factory=dict)
+    least_needed: int | None = None
+    most_needed: int | None = None
+    most_needed_by: int | None = None
+    head: HeadOfLine | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StepFacts:
+    """What was computed.
+
+    Attributes:
+        since_step_seconds: Since the last step, while sequences were live; 0 where it just was.
+            Never reaches back across a gap.
+        slow_ratio: Compute time over what the engine's past predicts for the same work; None
+            without a past, or without steps.
+        expected_seconds: What it predicts.
+    """
+
+    num_steps: int
+    compute_seconds: float
+    prefill_tokens: int
+    decode_tokens: int
+    recomputed_tokens: int
+    preempted: int
+    since_step_seconds: float = 0.0
+    slow_ratio: float | None = None
+    expected_seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TrafficFacts:
+    """What was asked for."""
+
+    arrived: int
+    admitted: int
+    finished: int
+    cancelled: int
+    rejected: Mapping[str, int] = field(default_factory=dict)  # by reason
+    mean_prompt_tokens: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BrokenLaw:
+    """A law of the ledger, or an audit, that did not hold."""
+
+    at_ns: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class BookFacts:
+    """What the ledger found wrong, in the last `memory_seconds`; leaks are those open now."""
+
+    memory_seconds: float
+    leaks: tuple[Leak, ...] = ()
+    refused_frees: int = 0
+    broken_laws: tuple[BrokenLaw, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TelemetryFacts:
+    """How much of what the engine stated is known, and how fresh it is."""
+
+    stored_events: int
+    lost_events: int
+    gaps: tuple[GapRow, ...] = ()  # that touch the window
+    commit_age_seconds: float | None = None  # of a live run; None: it has ended, or no clock
+
+
+@dataclass(frozen=True, slots=True)
+class TenantShare:
+    """One tenant's part of all active block-seconds, in the window and in the past."""
+
+    tenant: str
+    share: float
+    active_blocks: float  # mean over the window
+    past_share: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """The engine's own recent past, without the time of incidents.
+
+    Attributes:
+        seconds: How much of it is known.
+        arrived_per_second: Median over its minutes.
+    """
+
+    start_ns: int
+    end_ns: int
+    seconds: float
+    arrived_per_second: float
+    mean_prompt_tokens: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class RunFacts:
+    """The run that is judged."""
+
+    engine: str
+    run_id: str
+    run_key: int
+    state: RunState
+    started_at_ns: int
+    last_event_at_ns: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """Everything that the rules may know, for `[start_ns, end_ns)`.
+
+    Attributes:
+        waits: Waiting by cause, in sequence-seconds that passed in the window.
+        latencies: By metric name of `agent.rollups.scalars.LATENCIES`; absent: no sample.
+        missing: What is not known (a field's name), and why.
+    """
+
+    start_ns: int
+    end_ns: int
+    run: RunFacts
+    pool: PoolFacts | None
+    queue: QueueFacts | None
+    steps: StepFacts | None
+    traffic: TrafficFacts | None
+    books: BookFacts
+    telemetry: TelemetryFacts
+    waits: Mapping[str, float] = field(default_factory=dict)
+    latencies: Mapping[str, LatencySummary] = field(default_factory=dict)
+    tenants: tuple[TenantShare, ...] = ()
+    past: Past | None = None
+    missing: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def seconds(self) -> float:
+        """Return the window's length."""
+        return (self.end_ns - self.start_ns) / 1e9
+
+    def held_up(self, *causes: str) -> float:
+        """Return how many sequences these causes kept waiting, on average over the window."""
+        return sum(self.waits.get(cause, 0.0) for cause in causes) / self.seconds
+
+    def wait_per_arrival(self, *causes: str) -> float:
+        """Return the mean seconds that an arrival waits for these causes (Little's law)."""
+        arrived = self.traffic.arrived if self.traffic is not None else 0
+        return sum(self.waits.get(cause, 0.0) for cause in causes) / max(1, arrived)

@@ -1,0 +1,1 @@
+"""One small pure rule per verdict: does it hold, how strongly, on what evidence."""
