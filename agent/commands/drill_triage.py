@@ -80,7 +80,7 @@ def _line(outcome: Outcome) -> str:
     when = "" if after is None else f" after {after:.0f} s"
     bad = outcome.missed or ", ".join(outcome.forbidden) or ", ".join(outcome.false_alarms)
     return (
-        f"{'MISS' if bad else 'ok':5}{outcome.scenario:28}{outcome.verdict}{when}  {bad}".rstrip()
+        f"{'MISS' if bad else 'ok':5}{outcome.scenario:44} {outcome.verdict}{when}  {bad}".rstrip()
     )
 
 

@@ -124,7 +124,7 @@ def pairs(load: float = 0.6, seed: int = 3) -> Iterator[Scenario]:
 
 
 def _faulted(cases: tuple[FaultCase, ...], load: float, seed: int) -> Scenario:
-    names = "+".join(case.fault for case in cases)
+    names = "-and-".join(case.fault for case in cases)
     # Not at a whole minute, nor at the same time in every run.
     begins = HEALTHY_BEFORE_SECONDS + random.Random(f"{names} {load} {seed}").uniform(0, 60)
     traffic = Traffic(load, begins + WATCHED_SECONDS + 20.0, seed)

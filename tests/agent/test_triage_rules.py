@@ -18,6 +18,7 @@ from agent.triage.facts import (
 )
 from agent.triage.judge import judge
 from agent.triage.verdicts import Action, Verdict
+from kvpulse.events import UNKNOWN_OWNER
 from tests.agent.factories_facts import END, NS, facts, latency
 
 FULL = PoolFacts(1_000, 1_000, active=995, cached=0, free=5, available_ratio=0.01)
@@ -123,6 +124,17 @@ def test_a_leak_leads_a_full_pool_names_its_blocks_and_never_says_scale():
     assert found.verdict is Verdict.POOL_LEAK
     assert found.headline.action is Action.FIX_CODE
     assert (said["leaked_blocks"], said["leaking_owners"]) == ([3, 4], [7])
+
+
+def test_an_owner_that_was_lost_with_events_is_not_named_but_counted():
+    lost = Leak(9, UNKNOWN_OWNER, END - 20 * NS, None)
+
+    found = judge(facts(books=BookFacts(300.0, leaks=(*LEAKS, lost))))
+
+    said = {each.name: each.value for each in found.headline.evidence}
+    assert (said["leaked_blocks"], said["leaking_owners"]) == ([3, 4, 9], [7])
+    assert said["blocks_of_unknown_owners"] == 1
+    assert str(UNKNOWN_OWNER) not in found.headline.summary
 
 
 @pytest.mark.parametrize(

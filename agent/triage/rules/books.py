@@ -9,6 +9,7 @@ from agent.triage.evidence import at_end, counted, named, since
 from agent.triage.facts import Facts
 from agent.triage.thresholds import Thresholds
 from agent.triage.verdicts import AT_ONCE, SOON, Action, Confidence, Evidence, Finding, Verdict
+from kvpulse.events import UNKNOWN_OWNER
 
 OF_THE_POOL: Final = frozenset(
     {
@@ -25,7 +26,7 @@ def pool_leak(facts: Facts, thresholds: Thresholds) -> Finding | None:
         return None
     report = leak_report(leaks, cached_blocks=facts.pool.cached if facts.pool else None)
     blocks = sorted({leak.block for leak in leaks})
-    owners = sorted({leak.owner for leak in leaks})
+    owners = sorted({leak.owner for leak in leaks} - {UNKNOWN_OWNER})
     share = len(blocks) / facts.pool.total if facts.pool is not None else None
     return Finding(
         verdict=Verdict.POOL_LEAK,
@@ -78,6 +79,10 @@ def _evidence(
             facts.end_ns,
         ),
     ]
+    unnamed = len({leak.block for leak in facts.books.leaks if leak.owner == UNKNOWN_OWNER})
+    if unnamed:
+        text = f"whose {counted(unnamed, 'block')} of them were is lost with events"
+        told.append(at_end(facts, "blocks_of_unknown_owners", unnamed, "blocks", text))
     if share is not None:
         text = f"{share:.1%} of the pool"
         told.append(at_end(facts, "leaked_ratio", round(share, 4), "ratio", text))
