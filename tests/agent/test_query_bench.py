@@ -9,6 +9,7 @@ from agent.commands.bench_query import main
 from agent.commands.bench_query_ask import Asker, WrongAnswerError
 from agent.commands.bench_query_history import write_history
 from agent.errors import ConfigError
+from agent.rollups.scalars import LATENCIES
 from agent.store.store import Store
 from tests.agent.factories_store import empty_store
 from tests.postgres import postgres_server, postgres_url  # noqa: F401 - fixtures
@@ -21,7 +22,7 @@ def test_an_hour_of_history_and_two_busy_seconds_are_asked_for(capsys):
 
     figures = json.loads(capsys.readouterr().out)
     assert code == 0
-    assert figures["rollup_rows"] == 3600 + 360 + 60 + 1 + (60 + 1) * 13
+    assert figures["rollup_rows"] == 3600 + 360 + 60 + 1 + (60 + 1) * len(LATENCIES)
     assert figures["block_map_p95_ms"] == max(
         figures["block_map_2k_p95_ms"], figures["block_map_20k_p95_ms"]
     )
