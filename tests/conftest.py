@@ -63,6 +63,16 @@ def pytest_terminal_summary(terminalreporter):
 
 
 @pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(collector):
+    """Turn the skip of a whole file into an error where the environment promised everything."""
+    report = yield
+    if report.skipped and "all" in REQUIRED:
+        report.outcome = "failed"
+        report.longrepr = f"skipped although KVPULSE_REQUIRE promises it: {report.longrepr}"
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item, call):
     """Turn a skip into a failure where the environment promised what the test needs."""
     report = yield

@@ -84,25 +84,9 @@ class RunRow:
 
 
 @dataclass(frozen=True, slots=True)
-class EngineRow:
+class EngineRow(RunRow):
     """The newest run of an engine, with what its pool and queue looked like last."""
 
-    engine: str
-    run_id: str
-    run_key: int
-    started_at_ns: int
-    ended_at_ns: int | None
-    last_event_at_ns: int | None
-    state: RunState
-    fingerprint: Fingerprint
-    total_blocks: int
-    host_blocks: int
-    block_size: int
-    num_gaps: int
-    events_stored: int
-    events_lost: int
-    audits_passed: int
-    audits_failed: int
     active_blocks: int | None = None
     cached_blocks: int | None = None
     free_blocks: int | None = None

@@ -29,8 +29,8 @@ from tests.agent.factories_store import (
     rollup,
 )
 
-pytest.importorskip("arro3.io")
-parquet = pytest.importorskip("pyarrow.parquet")
+pytest.importorskip("arro3.io", reason="no arro3: the extra `export` has it")
+parquet = pytest.importorskip("pyarrow.parquet", reason="no pyarrow: it comes with Streamlit")
 
 HOSTILE = "\x1b[31m<img src=x>'\"\n\r\\{}%n|" + "я" * 40
 

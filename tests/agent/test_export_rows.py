@@ -16,8 +16,8 @@ from tests.agent.factories_store import empty_store
 from tests.agent.simulated_writer import record
 from tests.postgres import PostgresServer, postgres_server  # noqa: F401 - a fixture
 
-pytest.importorskip("arro3.io")
-parquet = pytest.importorskip("pyarrow.parquet")
+pytest.importorskip("arro3.io", reason="no arro3: the extra `export` has it")
+parquet = pytest.importorskip("pyarrow.parquet", reason="no pyarrow: it comes with Streamlit")
 
 NS = 1_000_000_000
 

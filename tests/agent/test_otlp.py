@@ -26,7 +26,9 @@ from tests.agent.simulated_writer import record
 from tests.agent.test_agent_command import AgentProcess
 from tests.waiting import wait_until
 
-pytest.importorskip("opentelemetry.exporter.otlp.proto.http")
+pytest.importorskip(
+    "opentelemetry.exporter.otlp.proto.http", reason="no OTLP exporter: the extra `otlp` has it"
+)
 otlp = importlib.import_module("agent.metrics.otlp")
 MS = 1_000_000
 WAITS_NS = [2 * MS, 30 * MS, 3_000 * MS, 700_000 * MS]

@@ -36,7 +36,7 @@ def test_a_request_is_held_before_the_engine_has_it_and_that_is_recorded(tmp_pat
 
 
 def test_a_hog_sends_to_a_real_model_in_its_own_tokens(tmp_path):
-    pytest.importorskip("torch")
+    pytest.importorskip("torch", reason="no torch: make setup installs it")
     arguments = ("--model", "random", "--num-blocks", "64", "--max-context", "256")
     fault = "hog_tenant:every_seconds=0.05,prompt_tokens=24,max_tokens=4"
     with running_server(tmp_path, *arguments, "--fault", fault) as server:
@@ -51,7 +51,7 @@ def test_a_hog_sends_to_a_real_model_in_its_own_tokens(tmp_path):
 
 
 def test_a_slow_model_really_takes_its_time(tmp_path):
-    pytest.importorskip("torch")
+    pytest.importorskip("torch", reason="no torch: make setup installs it")
     arguments = ("--model", "random", "--num-blocks", "64", "--max-context", "256")
     with running_server(tmp_path, *arguments, "--fault", "slow_step:factor=20") as server:
         took = complete(server, tokens=16)

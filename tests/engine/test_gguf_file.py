@@ -78,7 +78,7 @@ def test_tensors_of_every_kind_are_unpacked(tmp_path):
 
 @pytest.mark.parametrize("type_name", ["F16", "Q4_1", "Q8_0"])
 def test_unpacking_equals_the_gguf_package_bit_for_bit(type_name):
-    gguf = pytest.importorskip("gguf")
+    gguf = pytest.importorskip("gguf", reason="no gguf: make setup installs it")
     block_bytes = {"F16": 2, "Q4_1": 20, "Q8_0": 34}[type_name]
     packed = np.random.default_rng(5).integers(0, 256, (200, block_bytes)).astype(np.uint8)
     if type_name != "F16":
@@ -211,7 +211,7 @@ def test_a_changed_byte_gives_a_file_or_an_error_and_no_bloat(place, byte, tmp_p
 @pytest.mark.model
 @pytest.mark.slow
 def test_all_of_smollm2_equals_the_gguf_package_bit_for_bit():
-    gguf = pytest.importorskip("gguf")
+    gguf = pytest.importorskip("gguf", reason="no gguf: make setup installs it")
     path = smollm2_path()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

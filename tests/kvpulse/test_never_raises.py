@@ -118,7 +118,7 @@ def test_nothing_is_recorded_for_no_ids(record):
 
 
 def test_numpy_ids_and_ranges_are_taken_like_lists(record):
-    np = pytest.importorskip("numpy")
+    np = pytest.importorskip("numpy", reason="no numpy: make setup installs it")
     recorder = record()
 
     recorder.allocate(1, np.array([4], dtype=np.int64))
