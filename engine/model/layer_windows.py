@@ -46,7 +46,8 @@ def kv_groups(
     A group has as many layers as there are of the rarer kind, or of the other where that is hardly
     more, so that all blocks are of one size; what the last group of a kind lacks is left empty.
 
-    Source: vLLM's `_get_kv_cache_groups_uniform_page_size` (vllm/v1/core/kv_cache_utils.py).
+    Source: vLLM's `_get_kv_cache_groups_uniform_page_size` (vllm/v1/core/kv_cache_utils.py), which
+    called 1.25 times as many hardly more, and later 1.5.
     """
     if window is None or not full_layers:
         return (KvGroup(tuple(range(num_layers)), window),)

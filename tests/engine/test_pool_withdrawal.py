@@ -3,7 +3,7 @@
 import pytest
 
 from engine.block_pool import BlockPool
-from engine.block_table import NULL_BLOCK
+from engine.block_table import NULL_BLOCK, BlockTable
 from engine.clock import VirtualClock
 from engine.config import EngineConfig
 from engine.errors import PoolError
@@ -108,10 +108,14 @@ def test_active_blocks_are_counted_by_the_tenant_that_holds_them():
 
 def test_what_slid_out_of_a_window_is_not_freed_again():
     pool = BlockPool(4)
-    table = [NULL_BLOCK, NULL_BLOCK, *pool.allocate(1, 2)]
+    table = BlockTable(block_size=16)
+    table.block_ids = [NULL_BLOCK, NULL_BLOCK, *pool.allocate(1, 2)]
+    table.num_null = 2
 
-    assert sum(pool.free(1, table)) == 2
-    assert table == []
+    freed = pool.free(1, table.give_up())
+
+    assert (freed.to_free, freed.refused) == (2, 0)
+    assert len(table) == 0
     assert pool.num_free == 4
 
 
