@@ -2,12 +2,10 @@
 
     num_blocks = (memory - reserve) // (block_size x (cache + workspace) bytes per token)
 
-The cache's bytes per token over all layers are, with heads of their own, 2 x layers x KV heads x
-(head_dim x element + scale) for keys and values; with a latent cache, layers x ((latent + rope) x
-element + scale). Pure functions on numbers; nothing here looks at the machine.
+What a token takes follows from the cache's shape and format (`KvShape.bytes_per_token`,
+`LatentShape.bytes_per_token`). Pure functions on numbers; nothing here looks at the machine.
 
-Sources: Kwon et al. 2023 (arXiv:2309.06180), section 4; DeepSeek-AI 2024 (arXiv:2405.04434),
-section 2.1.
+Source: Kwon et al. 2023 (arXiv:2309.06180), section 4.
 """
 
 from collections.abc import Mapping
@@ -17,21 +15,7 @@ from typing import Final
 from engine.errors import EngineError
 from engine.table_span import TableSpan
 
-ELEMENT_BYTES: Final[Mapping[str, int]] = {"fp32": 4, "fp16": 2, "bf16": 2, "int8": 1, "fp8": 1}
-SCALE_BYTES: Final[Mapping[str, int]] = {"int8": 4}  # one per vector
 _UNITS: Final = ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"))
-
-
-def vector_bytes(length: int, kv_format: str) -> int:
-    """Return the bytes of one stored vector of `length` numbers, with its scale if it has one."""
-    return length * ELEMENT_BYTES[kv_format] + SCALE_BYTES.get(kv_format, 0)
-
-
-def kv_bytes_per_token(
-    *, num_layers: int, num_kv_heads: int, head_dim: int, kv_format: str = "bf16"
-) -> int:
-    """Return what one token's keys and values take over all layers."""
-    return 2 * num_layers * num_kv_heads * vector_bytes(head_dim, kv_format)
 
 
 def activation_bytes(
@@ -44,13 +28,6 @@ def activation_bytes(
     """
     per_token = 6 * hidden + 3 * intermediate
     return 4 * (token_budget * per_token + 2 * max_batch * vocab_size)
-
-
-def latent_bytes_per_token(
-    *, num_layers: int, latent_rank: int, rope_dim: int, kv_format: str = "bf16"
-) -> int:
-    """Return what one token's latent vectors take over all layers; no keys, no values."""
-    return num_layers * vector_bytes(latent_rank + rope_dim, kv_format)
 
 
 @dataclass(frozen=True, slots=True)

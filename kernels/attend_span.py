@@ -15,11 +15,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-LOG2_E: Final = 1.4426950408889634
 # The smallest side that `tl.dot` takes on every GPU.
 MIN_DOT_SIDE: Final = 16
-# Wider than any context: a kernel without a window takes this one.
-NO_WINDOW: Final = 2**31 - 1
 
 
 # Not launched: part of a program. Returns the highest score, the sum of weights [TILE_M] and the
@@ -110,8 +107,3 @@ def must_upcast(query: Tensor, cache: Tensor) -> bool:
 def padded_side(size: int) -> int:
     """Return the side of a `tl.dot` tile that holds `size`."""
     return max(MIN_DOT_SIDE, int(triton.next_power_of_2(size)))
-
-
-def unit_stride_tables(block_tables: Tensor) -> Tensor:
-    """Return the tables with neighbouring entries side by side."""
-    return block_tables if block_tables.stride(1) == 1 else block_tables.contiguous()

@@ -12,16 +12,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from kernels.attend_span import (
-    LOG2_E,
-    NO_WINDOW,
-    attend_span,
-    must_upcast,
-    padded_side,
-    unit_stride_tables,
-)
-from kernels.reference import check_decode
-from kernels.shapes import require_cache_pair, require_dense_rows
+from kernels.attend_span import attend_span, must_upcast, padded_side
+from kernels.attention_arguments import attention_arguments
 from kernels.tiles import DecodeTiles, decode_tiles
 
 
@@ -189,43 +181,33 @@ def split_decode(
         ShapeError: A shape or dtype differs from the above.
         UnavailableError: The cache is fp8 and the GPU too old for it.
     """
-    require_cache_pair(key_cache, value_cache, key_scales, value_scales)
-    check_decode(query, key_cache, block_tables, context_lens, window)
-    require_dense_rows("query", query)
+    arguments = attention_arguments(
+        query=query,
+        key_cache=key_cache,
+        value_cache=value_cache,
+        block_tables=block_tables,
+        context_lens=context_lens,
+        key_scales=key_scales,
+        value_scales=value_scales,
+        window=window,
+        scale=scale,
+    )
     num_seqs, num_heads, head_dim = query.shape
-    _, block_size, num_kv_heads, _ = key_cache.shape
+    num_kv_heads = key_cache.shape[2]
     if not num_seqs:
         return query.clone()
-    tables = unit_stride_tables(block_tables)
     tiles = tiles or decode_tiles(key_cache)
-    num_shared = num_heads // num_kv_heads
     partial = torch.empty(
         (num_seqs, num_heads, num_splits, head_dim), dtype=torch.float32, device=query.device
     )
     lse = torch.empty(partial.shape[:3], dtype=torch.float32, device=query.device)
     _split_decode_kernel[(num_seqs, num_kv_heads, num_splits)](
-        query,
-        key_cache,
-        value_cache,
-        key_cache if key_scales is None else key_scales,
-        value_cache if value_scales is None else value_scales,
-        tables,
-        context_lens.contiguous(),
-        partial,
-        lse,
-        NO_WINDOW if window is None else window,
-        (head_dim**-0.5 if scale is None else scale) * LOG2_E,
-        *query.stride()[:2],
-        *key_cache.stride()[:3],
-        *value_cache.stride()[:3],
-        tables.stride(0),
+        **arguments,
+        partial_ptr=partial,
+        lse_ptr=lse,
+        stride_q_seq=query.stride(0),
         NUM_SPLITS=num_splits,
-        NUM_KV_HEADS=num_kv_heads,
-        NUM_SHARED=num_shared,
-        HEAD_DIM=head_dim,
-        BLOCK_SIZE=block_size,
-        HAS_SCALES=key_scales is not None,
-        TILE_M=padded_side(num_shared),
+        TILE_M=padded_side(num_heads // num_kv_heads),
         TILE_N=tiles.tokens,
         TILE_D=padded_side(head_dim),
         UPCAST=must_upcast(query, key_cache),

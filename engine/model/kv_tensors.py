@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from engine.model.block_memory import block_memory
-from engine.model.kv_formats import KvFormat, format_of_dtype
+from engine.model.kv_formats import KvFormat
+from engine.model.paged_cache import PagedCache
 from engine.model.paged_vectors import CodedVectors, PagedVectors, paged_vectors
 
 
@@ -27,15 +27,13 @@ class KvShape:
         return vectors * kv_format.bytes_per_vector(self.head_dim)
 
 
-class KvTensors:
+class KvTensors(PagedCache):
     """Keys and values of every layer, [num_blocks, block_size, num_kv_heads, head_dim] each.
 
     Zeros at first, and only ever finite afterwards: attention masks out what lies beyond a
     sequence's context, and a masked NaN would still poison the sum.
 
     Attributes:
-        dtype: Type of the numbers in `keys` and `values`.
-        compute_dtype: Type that `store` takes and `gather` gives.
         key_scales: [num_blocks, block_size, num_kv_heads] fp32 for each layer; empty for formats
             that have no scales. `value_scales` alike.
     """
@@ -58,10 +56,8 @@ class KvTensors:
             num_host_blocks: Blocks that can be swapped out at one time.
             device: Where the cache lies.
         """
+        super().__init__(dtype=dtype, kv_format=kv_format)
         self.shape = shape
-        self.compute_dtype = dtype
-        self.format = kv_format or format_of_dtype(dtype)
-        self.dtype = self.format.dtype
         size = (shape.num_blocks, shape.block_size, shape.num_kv_heads, shape.head_dim)
         layers = range(shape.num_layers)
         self.keys = [torch.zeros(size, dtype=self.dtype, device=device) for _ in layers]
@@ -70,8 +66,7 @@ class KvTensors:
         self._values = [paged_vectors(values, self.format, dtype) for values in self.values]
         self.key_scales = _scales_of(self._keys)
         self.value_scales = _scales_of(self._values)
-        tensors = [tensor for vectors in (*self._keys, *self._values) for tensor in vectors.tensors]
-        self._memory = block_memory(tensors, num_host_blocks=num_host_blocks)
+        self._hold([*self._keys, *self._values], num_host_blocks=num_host_blocks)
 
     def store(self, layer: int, *, key: Tensor, value: Tensor, slots: Tensor) -> None:
         """Write each token's key and value into its slot.
@@ -103,38 +98,6 @@ class KvTensors:
             self._keys[layer].gather(block_ids, key_out),
             self._values[layer].gather(block_ids, value_out),
         )
-
-    def copy_blocks(self, pairs: Sequence[tuple[int, int]]) -> None:
-        """Copy whole blocks [source, target] in every layer, as if all at once."""
-        self._memory.copy(pairs)
-
-    def swap_out(self, pairs: Sequence[tuple[int, int]]) -> None:
-        """Copy whole blocks [device source, host target] in every layer, bit for bit."""
-        self._memory.swap_out(pairs)
-
-    def swap_in(self, pairs: Sequence[tuple[int, int]]) -> None:
-        """Copy whole blocks [host source, device target] in every layer, bit for bit."""
-        self._memory.swap_in(pairs)
-
-    @property
-    def rounds(self) -> bool:
-        """Whether what `gather` gives differs from what `store` was given."""
-        return self.format.dtype != self.compute_dtype
-
-    @property
-    def num_host_blocks(self) -> int:
-        """Blocks of the host tier."""
-        return self._memory.num_host_blocks
-
-    @property
-    def num_bytes(self) -> int:
-        """Bytes allocated on the device."""
-        return self._memory.num_bytes
-
-    @property
-    def num_host_bytes(self) -> int:
-        """Bytes allocated on the host for swapping."""
-        return self._memory.num_host_bytes
 
     @property
     def elements_per_block(self) -> int:

@@ -6,14 +6,13 @@ rotated key that all heads share: `latent_rank + rope_dim` numbers, 512 + 64 in 
 Source: DeepSeek-AI 2024 (arXiv:2405.04434), section 2.1.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from engine.model.block_memory import block_memory
-from engine.model.kv_formats import KvFormat, format_of_dtype
+from engine.model.kv_formats import KvFormat
+from engine.model.paged_cache import PagedCache
 from engine.model.paged_vectors import paged_vectors
 
 
@@ -37,13 +36,10 @@ class LatentShape:
         return self.num_layers * kv_format.bytes_per_vector(self.width)
 
 
-class LatentCache:
+class LatentCache(PagedCache):
     """The latent vectors of every layer, [num_blocks, block_size, latent_rank + rope_dim] each.
 
     Zeros at first, and only ever finite afterwards, as in `KvTensors`.
-
-    Attributes:
-        compute_dtype: Type that `store` takes and `gather` gives.
     """
 
     def __init__(
@@ -56,10 +52,8 @@ class LatentCache:
         device: torch.device | str = "cpu",
     ) -> None:
         """Allocate everything; the arguments are those of `KvTensors`."""
+        super().__init__(dtype=dtype, kv_format=kv_format)
         self.shape = shape
-        self.compute_dtype = dtype
-        self.format = kv_format or format_of_dtype(dtype)
-        self.dtype = self.format.dtype
         size = (shape.num_blocks, shape.block_size, shape.width)
         self.latents = [
             torch.zeros(size, dtype=self.dtype, device=device) for _ in range(shape.num_layers)
@@ -68,8 +62,7 @@ class LatentCache:
         self._layers = [
             paged_vectors(latents.unsqueeze(2), self.format, dtype) for latents in self.latents
         ]
-        tensors = [tensor for layer in self._layers for tensor in layer.tensors]
-        self._memory = block_memory(tensors, num_host_blocks=num_host_blocks)
+        self._hold(self._layers, num_host_blocks=num_host_blocks)
 
     def store(self, layer: int, *, latents: Tensor, slots: Tensor) -> None:
         """Write each token's vector, [num_tokens, width], to its slot, [num_tokens] int64."""
@@ -82,35 +75,3 @@ class LatentCache:
             [len(block_ids) * block_size, width], a view of `out`.
         """
         return self._layers[layer].gather(block_ids, out).squeeze(1)
-
-    def copy_blocks(self, pairs: Sequence[tuple[int, int]]) -> None:
-        """Copy whole blocks [source, target] in every layer, as if all at once."""
-        self._memory.copy(pairs)
-
-    def swap_out(self, pairs: Sequence[tuple[int, int]]) -> None:
-        """Copy whole blocks [device source, host target] in every layer, bit for bit."""
-        self._memory.swap_out(pairs)
-
-    def swap_in(self, pairs: Sequence[tuple[int, int]]) -> None:
-        """Copy whole blocks [host source, device target] in every layer, bit for bit."""
-        self._memory.swap_in(pairs)
-
-    @property
-    def rounds(self) -> bool:
-        """Whether what `gather` gives differs from what `store` was given."""
-        return self.format.dtype != self.compute_dtype
-
-    @property
-    def num_host_blocks(self) -> int:
-        """Blocks of the host tier."""
-        return self._memory.num_host_blocks
-
-    @property
-    def num_bytes(self) -> int:
-        """Bytes allocated on the device."""
-        return self._memory.num_bytes
-
-    @property
-    def num_host_bytes(self) -> int:
-        """Bytes allocated on the host for swapping."""
-        return self._memory.num_host_bytes

@@ -13,25 +13,20 @@ from engine.memory_plan import (
     activation_bytes,
     bytes_in_words,
     changes_that_fit,
-    kv_bytes_per_token,
-    latent_bytes_per_token,
     plan_memory,
 )
 
 MIB = 2**20
 GIB = 2**30
-FORMATS = ("fp32", "bf16", "int8", "fp8")
-
-
-def of_smollm2(kv_format):
-    return kv_bytes_per_token(num_layers=30, num_kv_heads=3, head_dim=64, kv_format=kv_format)
+# Bytes of a token of SmolLM2 in each format; tests/engine/test_kv_bytes.py has the formula.
+OF_SMOLLM2 = {"fp32": 46_080, "bf16": 23_040, "int8": 12_240, "fp8": 11_520}
 
 
 def make_request(**fields):
     chosen = {
         "memory_bytes": GIB,
         "kv_format": "fp32",
-        "bytes_per_token": {name: of_smollm2(name) for name in FORMATS},
+        "bytes_per_token": OF_SMOLLM2,
         "block_size": 16,
         "max_context": 8192,
         "reserves": (Reserve("weights", 600 * MIB), Reserve("activations", 24 * MIB, True)),
@@ -48,40 +43,6 @@ def test_a_windowed_context_needs_what_window_and_one_step_hold():
     # ceil((4096 + 2048 - 2) / 16) + 1 blocks.
     assert request.num_blocks_needed == 385
     assert plan.lines[-1].endswith(f"{plan.num_blocks / 385:.1f} sequences of 1,000,000")
-
-
-def test_a_latent_cache_of_61_layers_takes_70272_bytes_a_token():
-    """Case HO09 (1): neither keys and values apart, nor full heads."""
-    assert latent_bytes_per_token(num_layers=61, latent_rank=512, rope_dim=64) == 70_272
-
-
-def test_grouped_heads_of_128_take_262144_bytes_a_token_whatever_the_hidden_size():
-    """Case HO09 (2): 64 query heads over a hidden size of 5,120 do not decide it."""
-    assert kv_bytes_per_token(num_layers=64, num_kv_heads=8, head_dim=128) == 262_144
-
-
-@pytest.mark.parametrize(
-    ("kv_format", "num_bytes"),
-    [("fp32", 46_080), ("fp16", 23_040), ("bf16", 23_040), ("int8", 12_240), ("fp8", 11_520)],
-)
-def test_each_format_of_smollm2_has_its_bytes(kv_format, num_bytes):
-    assert of_smollm2(kv_format) == num_bytes
-
-
-def test_the_formula_agrees_with_the_formats_that_the_model_uses():
-    pytest.importorskip("torch", reason="no torch: make setup installs it")
-    from engine.model import kv_formats as formats
-    from engine.model import kv_tensors as tensors
-    from engine.model import mla_cache as latents
-
-    shape = tensors.KvShape(30, 8, 16, 3, 64)
-    latent = latents.LatentShape(61, 8, 16, 512, 64)
-
-    for name, kv_format in formats.KV_FORMATS.items():
-        assert shape.bytes_per_token(kv_format) == of_smollm2(name)
-        assert latent.bytes_per_token(kv_format) == latent_bytes_per_token(
-            num_layers=61, latent_rank=512, rope_dim=64, kv_format=name
-        )
 
 
 def test_the_pool_takes_what_is_left_of_memory():
@@ -211,16 +172,12 @@ def test_bytes_are_said_in_the_unit_that_people_read(num_bytes, words):
 @st.composite
 def requests(draw):
     layers, heads, dim = draw(st.tuples(*(st.integers(1, n) for n in (80, 64, 256))))
-    per_token = {
-        name: kv_bytes_per_token(
-            num_layers=layers, num_kv_heads=heads, head_dim=dim, kv_format=name
-        )
-        for name in FORMATS
-    }
+    numbers = 2 * layers * heads * dim
+    per_token = {"fp32": 4 * numbers, "bf16": 2 * numbers, "int8": numbers, "fp8": numbers}
     memory = draw(st.integers(1, 200 * GIB))
     return MemoryRequest(
         memory_bytes=memory,
-        kv_format=draw(st.sampled_from(FORMATS)),
+        kv_format=draw(st.sampled_from(sorted(OF_SMOLLM2))),
         bytes_per_token=per_token,
         block_size=draw(st.sampled_from((1, 8, 16, 32, 64))),
         max_context=draw(st.integers(1, 200_000)),
@@ -277,7 +234,9 @@ def test_each_suggested_change_fits_and_one_step_less_does_not(request):
         if change.setting == "kv_format":
             now = request.bytes_per_token
             wider = [
-                name for name in FORMATS if now[change.value] < now[name] < now[request.kv_format]
+                name
+                for name in OF_SMOLLM2
+                if now[change.value] < now[name] < now[request.kv_format]
             ]
             assert not any(fits(changed(request, "kv_format", name)) for name in wider)
         else:
