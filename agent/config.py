@@ -54,6 +54,7 @@ class AgentConfig:
 
     store_budget: int = 8 << 30  # bytes; the oldest detail goes when the store is larger
     prune_seconds: float = 60.0  # between two looks at the store's size
+    watch_seconds: float = 10.0  # between two diagnoses of each engine
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +142,11 @@ def _seconds(found: Found) -> float:
     return _number(found, float, 0.001, 3600, "seconds from 0.001 to 3600")
 
 
+def _watch_seconds(found: Found) -> float:
+    # Above it a condition that holds would be taken for one that lets up in between.
+    return _number(found, float, 0.5, 12, "seconds from 0.5 to 12")
+
+
 def _http_address(found: Found) -> str:
     accepted = "an http:// or https:// address such as http://127.0.0.1:4318/v1/metrics"
     try:
@@ -221,5 +227,6 @@ _PARSERS: Final[dict[str, Callable[[Found], object]]] = {
     "otlp_seconds": _seconds,
     "store_budget": _budget,
     "prune_seconds": _seconds,
+    "watch_seconds": _watch_seconds,
 }
 assert set(_PARSERS) == {field.name for field in fields(AgentConfig)}

@@ -14,6 +14,11 @@ AgentError
 │   ├── BaselineNotFound  nothing is saved under the name
 │   ├── BaselineExists    the name is taken
 │   └── BaselineBusy      another comparison is being worked out
+├── IncidentError         an incident cannot be had as asked
+│   ├── IncidentNotFound  there is none of that number
+│   ├── IncidentRefused   a number, a name or a note cannot be used
+│   ├── IncidentDamaged   its evidence cannot be read
+│   └── IncidentConflict  one of the same verdict is open already
 ├── AgentUnreachable      no agent answers at the address, or it cannot do what was asked now
 ├── RefusedByAgent        it answered, and said no
 ├── DrillError            the engine of a drill failed by itself
@@ -132,6 +137,44 @@ class BaselineBusy(BaselineError):
 
     def __init__(self) -> None:
         super().__init__("another comparison is being worked out: try again in a second")
+
+
+class IncidentError(AgentError):
+    """An incident cannot be had as asked."""
+
+    exit_code: ClassVar[int] = 2
+
+
+class IncidentNotFound(IncidentError):
+    """There is no incident of that number."""
+
+    def __init__(self, key: int) -> None:
+        super().__init__(f"no incident {key}; `kvpulse incident list` names those there are")
+        self.key = key
+
+
+class IncidentRefused(IncidentError):
+    """A number, a name or a note cannot be used; the message says what can."""
+
+
+class IncidentDamaged(IncidentError):
+    """What is stored of an incident cannot be read."""
+
+    exit_code: ClassVar[int] = 3
+
+    def __init__(self, key: int, why: str) -> None:
+        super().__init__(f"incident {key} cannot be read: {why}; `kvpulse db check` says more")
+        self.key = key
+
+
+class IncidentConflict(IncidentError):
+    """An incident of the same run and verdict is open already: another agent opened it."""
+
+    exit_code: ClassVar[int] = 3
+
+    def __init__(self, run_key: int) -> None:
+        super().__init__(f"another agent writes incidents of run {run_key}: reading them again")
+        self.run_key = run_key
 
 
 class AgentUnreachable(AgentError):

@@ -24,6 +24,9 @@ from agent.http.access_token import read_token
 from agent.http.app import create_app
 from agent.http.guard import is_allowed_host
 from agent.http.server import HttpServer, start_http_server
+from agent.incidents.board import IncidentBoard
+from agent.incidents.desk import IncidentDesk
+from agent.incidents.watch import IncidentWatch
 from agent.ledger.freed_memory import keep_freed_memory
 from agent.live_view import LiveView
 from agent.log_limit import OncePerHour
@@ -65,16 +68,18 @@ def main(argv: Sequence[str]) -> int:
                 code = _drain(loop, config, stop, as_json=arguments.json)
                 keeper.prune_once()
                 return code
+            board = IncidentBoard()
             app = create_app(
                 view,
                 allowed_hosts=config.allowed_hosts,
                 token=token,
                 price=config.price,
                 baselines=BaselineDesk(config.store),
+                incidents=IncidentDesk(config.store, board),
             )
             keeper.start()
             try:
-                with _beside(config, view, store.address):
+                with _beside(config, view, store.address, board):
                     return _follow(loop, config, app, stop, as_json=arguments.json)
             finally:
                 keeper.stop()
@@ -176,10 +181,15 @@ def _in_words(summary: dict[str, object]) -> str:
 
 
 @contextmanager
-def _beside(config: AgentConfig, view: LiveView, address: StoreAddress) -> Iterator[None]:
-    """Look at the GPUs and push to a collector, where that is wanted, for as long as we follow."""
+def _beside(
+    config: AgentConfig, view: LiveView, address: StoreAddress, board: IncidentBoard
+) -> Iterator[None]:
+    """Judge the engines for as long as we follow; look at GPUs and push, where that is wanted."""
     limit = OncePerHour(time.monotonic)
     with ExitStack() as stack:
+        watch = IncidentWatch(config.store, view, board, limit, journal=config.journal)
+        stack.callback(watch.close)
+        stack.enter_context(Periodic("incidents", watch.look, pause_seconds=config.watch_seconds))
         if config.gpus != "off":
             history = GpuHistory(address, limit)
             stack.callback(history.close)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from agent.live_view import LiveEngine
 from agent.reads.models import RunRow, RunState
 from agent.reads.reads import Reads
 from agent.sources.journal import FoundStream, JournalFolder
@@ -117,6 +118,11 @@ class FollowedRun:
         """
         question = Question(self._run(), now_ns=self.clock.wall_ns(), apart=apart)
         return Look(self.seconds, examine(self._reads, question))
+
+    def live(self) -> LiveEngine | None:
+        """Return what the agent's loop would show of the run; None before its first commit."""
+        state = RunState.LIVE if not self.has_ended else self._run().state
+        return self._follower.live(state)
 
     def close(self) -> None:
         """Let go of the journal."""

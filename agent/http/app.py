@@ -1,7 +1,8 @@
 """The agent's HTTP side: metrics, health and the live state, for scrapers, probes and people.
 
 What is live is read from one `LiveView` and touches neither journal nor store, so that a slow or
-broken store never hides the reason from whoever asks. Only the API for baselines asks the store.
+broken store never hides the reason from whoever asks. Only the APIs for baselines and incidents ask
+the store.
 """
 
 import logging
@@ -20,7 +21,9 @@ from agent.baseline_desk import BaselineDesk
 from agent.http.baselines import baseline_routes
 from agent.http.guard import HostGuard
 from agent.http.health import judge
+from agent.http.incidents import incident_routes
 from agent.http.live_status import readiness_document, status_document
+from agent.incidents.desk import IncidentDesk
 from agent.live_view import LiveView
 from agent.metrics.exporter import exporter_registry
 from agent.price import Price
@@ -34,6 +37,7 @@ INDEX: Final = """kvpulse agent
 /readyz      200 when engines are fresh, the lag is bounded and the store takes writes; else 503
 /api/status  the live state of every engine, as JSON
 /api/baselines, /api/comparison   saved baselines; docs/baselines.md says how
+/api/incidents   what is or was wrong, and who acknowledged it; docs/incidents.md says how
 """
 
 
@@ -44,6 +48,7 @@ def create_app(
     token: str | None = None,
     price: Price | None = None,
     baselines: BaselineDesk | None = None,
+    incidents: IncidentDesk | None = None,
     wall_clock: Callable[[], int] = time.time_ns,
 ) -> ASGIApp:
     """Build the ASGI application.
@@ -54,9 +59,11 @@ def create_app(
         token: What a client must send as `Authorization: Bearer …`; None: nothing.
         price: What GPUs cost; None: nobody said.
         baselines: Who saves and compares; None: those paths are not there.
+        incidents: Who tells of them and takes acknowledgements; None: the same, and no metrics.
         wall_clock: Nanoseconds since 1970.
     """
-    registry = exporter_registry(view, wall_clock, price)
+    board = incidents.board if incidents else None
+    registry = exporter_registry(view, wall_clock, price, board)
 
     def metrics(request: Request) -> Response:
         encode, content_type = choose_encoder(request.headers.get("accept", ""))
@@ -78,6 +85,7 @@ def create_app(
             Route("/readyz", readyz),
             Route("/api/status", status),
             *(baseline_routes(baselines) if baselines else ()),
+            *(incident_routes(incidents) if incidents else ()),
         ],
         exception_handlers={Exception: _internal_error},
     )

@@ -5,7 +5,6 @@
 """
 
 import math
-from collections.abc import Awaitable, Callable
 from typing import Final
 
 from starlette.concurrency import run_in_threadpool
@@ -19,13 +18,12 @@ from agent.errors import (
     AgentError,
     BaselineBusy,
     BaselineDamaged,
-    BaselineError,
     BaselineExists,
     BaselineNotFound,
     BaselineRefused,
-    StoreError,
 )
-from agent.http.changes import ChangeRefused, check_no_page, read_object
+from agent.http.changes import check_no_page, read_object
+from agent.http.told import told
 from agent.reads.baselines import BaselineRow, StoredBaseline
 
 _STATUS: Final[dict[type[AgentError], int]] = {
@@ -36,7 +34,6 @@ _STATUS: Final[dict[type[AgentError], int]] = {
     BaselineRefused: 400,
 }
 MOST_ENGINE_CHARACTERS: Final = 256
-Handler = Callable[[Request], Awaitable[Response]]
 
 
 def baseline_routes(desk: BaselineDesk) -> list[Route]:
@@ -77,11 +74,11 @@ def baseline_routes(desk: BaselineDesk) -> list[Route]:
         return JSONResponse(comparison_document(await run_in_threadpool(desk.compare, sides)))
 
     return [
-        Route("/api/baselines", _told(listing), methods=["GET"]),
-        Route("/api/baselines", _told(save), methods=["POST"]),
-        Route("/api/baselines/{name}", _told(show), methods=["GET"]),
-        Route("/api/baselines/{name}", _told(delete), methods=["DELETE"]),
-        Route("/api/comparison", _told(comparison), methods=["GET"]),
+        Route("/api/baselines", told(listing, _STATUS), methods=["GET"]),
+        Route("/api/baselines", told(save, _STATUS), methods=["POST"]),
+        Route("/api/baselines/{name}", told(show, _STATUS), methods=["GET"]),
+        Route("/api/baselines/{name}", told(delete, _STATUS), methods=["DELETE"]),
+        Route("/api/comparison", told(comparison, _STATUS), methods=["GET"]),
     ]
 
 
@@ -102,21 +99,6 @@ def stored_document(stored: StoredBaseline) -> Document:
     """Return a baseline with all that stands beside its figures."""
     beside = side_document(stored.side)
     return {**row_document(stored.row), **beside, "fingerprint": stored.row.fingerprint}
-
-
-def _told(handler: Handler) -> Handler:
-    """Turn what is refused into an answer with its reason."""
-
-    async def answer(request: Request) -> Response:
-        try:
-            return await handler(request)
-        except ChangeRefused as error:
-            return JSONResponse({"error": str(error)}, status_code=error.status)
-        except (BaselineError, StoreError) as error:
-            status = _STATUS.get(type(error), 503)
-            return JSONResponse({"error": str(error)}, status_code=status)
-
-    return answer
 
 
 def _seconds(said: object) -> float:

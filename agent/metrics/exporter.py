@@ -16,9 +16,11 @@ from prometheus_client.core import (
 from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector, CollectorRegistry
 
+from agent.incidents.board import IncidentBoard
 from agent.live_view import LiveEngine, LiveView
 from agent.metrics.engine_samples import samples_of
 from agent.metrics.gpu import GpuCollector
+from agent.metrics.incidents import IncidentCollector
 from agent.metrics.metric import Metric, MetricKind
 from agent.metrics.sample import Sample
 from agent.metrics.table import ENGINE_LABELS, TABLE
@@ -57,12 +59,16 @@ class LiveCollector(Collector):
 
 
 def exporter_registry(
-    view: LiveView, wall_clock: Callable[[], int] = time.time_ns, price: Price | None = None
+    view: LiveView,
+    wall_clock: Callable[[], int] = time.time_ns,
+    price: Price | None = None,
+    incidents: IncidentBoard | None = None,
 ) -> CollectorRegistry:
     """Return a registry of its own holding the collectors."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(LiveCollector(view, wall_clock, price))
     registry.register(GpuCollector(view, wall_clock))
+    registry.register(IncidentCollector(incidents or IncidentBoard(), wall_clock))
     return registry
 
 

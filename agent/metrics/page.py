@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from agent.metrics.gpu import GPU_TABLE
+from agent.metrics.incidents import INCIDENT_TABLE
 from agent.metrics.metric import Metric, MetricKind
 from agent.metrics.table import ENGINE_LABELS, MAX_TENANTS, OTHER_TENANT, TABLE
 
@@ -54,6 +55,11 @@ Telemetry health shows them. `gpus = "off"` in the agent's configuration turns t
 """
 
 
+INCIDENT_TEXT: Final = """The agent judges each engine every ten seconds and keeps incidents
+([incidents](incidents.md)). These metrics carry the engine's name and none of a model.
+"""
+
+
 def page() -> str:
     """Return the page's text."""
     rows = "\n".join(_row(metric) for metric in TABLE)
@@ -63,9 +69,11 @@ def page() -> str:
         for metric in TABLE
         if metric.kind is MetricKind.HISTOGRAM
     )
+    incidents = "\n".join(_row(metric) for metric in INCIDENT_TABLE)
     gpus = "\n".join(_row(metric) for metric in GPU_TABLE)
     return (
-        f"{INTRODUCTION}\n## Table\n\n{head}\n{rows}\n\n## GPUs of the machine\n\n{GPU_TEXT}\n"
+        f"{INTRODUCTION}\n## Table\n\n{head}\n{rows}\n\n## Verdicts and incidents\n\n"
+        f"{INCIDENT_TEXT}\n{head}\n{incidents}\n\n## GPUs of the machine\n\n{GPU_TEXT}\n"
         f"{head}\n{gpus}\n\n## Histogram edges, in seconds\n\n{edges}\n"
     )
 

@@ -21,6 +21,7 @@ from agent.reads import baselines as reads_baselines
 from agent.reads import block_map as reads_block_map
 from agent.reads import events as reads_events
 from agent.reads import health as reads_health
+from agent.reads import incidents as reads_incidents
 from agent.reads import pages as reads_pages
 from agent.reads import requests as reads_requests
 from agent.reads import runs as reads_runs
@@ -30,6 +31,7 @@ from agent.reads import windows as reads_windows
 from agent.reads.baselines import BaselineRow, StoredBaseline
 from agent.reads.broken_laws import BrokenLaw, read_broken_laws
 from agent.reads.gpus import GpuHistory, read_gpus
+from agent.reads.incidents import IncidentFilter, IncidentRow, StoredIncident
 from agent.reads.models import (
     EngineRow,
     GapRow,
@@ -86,6 +88,11 @@ class Reads:
         """Return all runs of one engine, the newest first."""
         with self._connection() as connection:
             return reads_runs.read_runs(connection, engine)
+
+    def run(self, run_key: int) -> RunRow | None:
+        """Return one run; None if there is none of that key."""
+        with self._connection() as connection:
+            return reads_runs.read_run(connection, run_key)
 
     def series(
         self,
@@ -278,6 +285,26 @@ class Reads:
             end_ns = reads_windows.read_newest_ns(connection, name) - int(back_seconds * 1e9)
             grid = reads_windows.window_grid(end_ns, seconds)
             return reads_windows.read_side(connection, name, grid, "the window")
+
+    def incidents(self, wanted: IncidentFilter | None = None) -> list[IncidentRow]:
+        """Return incidents without their evidence: the open ones first, then the newest first."""
+        with self._connection() as connection:
+            return reads_incidents.read_incidents(connection, wanted or IncidentFilter())
+
+    def open_incidents(self, run_key: int | None = None) -> list[StoredIncident]:
+        """Return the open incidents of a run, or of all runs, with their evidence."""
+        with self._connection() as connection:
+            return reads_incidents.read_open_incidents(connection, run_key)
+
+    def incident(self, key: int) -> StoredIncident:
+        """Return one incident with its evidence; `IncidentNotFound` if there is none."""
+        with self._connection() as connection:
+            return reads_incidents.read_incident(connection, key)
+
+    def incident_counts(self) -> dict[tuple[str, str], int]:
+        """Return how many incidents are stored by engine and the verdict that opened them."""
+        with self._connection() as connection:
+            return reads_incidents.read_incident_counts(connection)
 
     def close(self) -> None:
         """Close every connection."""

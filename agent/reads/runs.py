@@ -22,6 +22,13 @@ def read_runs(connection: Connection, engine: str) -> list[RunRow]:
     return [_run_row(row) for row in rows]
 
 
+def read_run(connection: Connection, run_key: int) -> RunRow | None:
+    """Return one run."""
+    query = text("SELECT * FROM runs WHERE run_key=:key")
+    row = connection.execute(query, {"key": run_key}).mappings().first()
+    return None if row is None else _run_row(row)
+
+
 def read_engines(connection: Connection) -> list[EngineRow]:
     """Return the newest run of every engine: a live one before a later start that has ended."""
     query = text(

@@ -22,6 +22,7 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    text,
 )
 
 from agent.rollups.scalars import COLUMNS
@@ -302,11 +303,32 @@ incidents: Final = Table(
     _text("engine"),
     _run(),
     _text("verdict"),
+    _text("opened_as"),  # its verdict at first: another cause may be found later
     _big("opened_at_ns"),
+    _big("seen_at_ns"),  # when it held last, as of the last update
+    _big("updated_at_ns"),
     _big("closed_at_ns", null=True),
+    _text("close_reason", null=True),
+    _text("confidence"),
+    _text("action"),
+    _text("summary"),
+    _big("peak_at_ns"),  # when it cost most
+    Column("peak_impact", Double, nullable=False),  # sequences held up then
+    _text("opening"),  # JSON: the diagnosis that opened it
+    _text("evidence"),  # JSON: the newest diagnosis
     _big("acknowledged_at_ns", null=True),
-    _text("evidence"),
+    _text("acknowledged_by", null=True),
+    _text("acknowledged_note", null=True),
+    UniqueConstraint("run_key", "opened_as", "opened_at_ns"),
     Index(None, "engine", "opened_at_ns"),
+    Index(
+        None,
+        "run_key",
+        "verdict",
+        unique=True,
+        sqlite_where=text("closed_at_ns IS NULL"),
+        postgresql_where=text("closed_at_ns IS NULL"),
+    ),
 )
 
 baselines: Final = Table(

@@ -9,7 +9,6 @@ import numpy as np
 from agent.head_of_line import needed_blocks
 from agent.kv_groups import StatedGroups
 from agent.reads.models import (
-    MarkKind,
     RequestRow,
     RequestState,
     RunRow,
@@ -30,7 +29,7 @@ from agent.triage.facts import (
     TelemetryFacts,
     TrafficFacts,
 )
-from agent.triage.past import Stretch, gather_past, tenant_shares
+from agent.triage.past import GatheredPast, Stretch, gather_past, tenant_shares
 from agent.triage.step_cost import StepWork, expected_seconds, step_work
 from agent.triage.stillness import seconds_stuck, seconds_without_step
 
@@ -56,6 +55,7 @@ class Question:
         now_ns: The agent's wall clock, which commits are dated by; None: it is not to matter, as
             for a moment of the past.
         apart: Stretches that are no example of health, such as incidents.
+        past: What the window is held against; None: read the time before it.
     """
 
     run: RunRow
@@ -64,6 +64,7 @@ class Question:
     end_ns: int | None = None
     now_ns: int | None = None
     apart: tuple[Stretch, ...] = ()
+    past: GatheredPast | None = None
 
 
 def gather(reads: Reads, question: Question) -> Facts:
@@ -78,7 +79,7 @@ def gather(reads: Reads, question: Question) -> Facts:
     rows = _rows(reads, run, window)
     telemetry = _telemetry(reads, question, window, rows)
     known_from_ns = max([window.start_ns, *(gap.end_ns for gap in telemetry.gaps)])
-    past = gather_past(
+    past = question.past or gather_past(
         reads, run, before_ns=start_ns, seconds=question.past_seconds, apart=question.apart
     )
     if past.facts is None:
@@ -259,16 +260,27 @@ def _traffic(
 def _books(reads: Reads, run: RunRow, end_ns: int) -> BookFacts:
     start_ns = end_ns - int(MEMORY_SECONDS * NS)
     refused = reads.series(run.run_key, ("refused_frees",), start_ns, end_ns)
-    marks = reads.marks(run.run_key, start_ns, end_ns + 1)
     leaks = [leak for leak in reads.leaks(run.run_key) if leak.since_ns <= end_ns]
     return BookFacts(
         memory_seconds=MEMORY_SECONDS,
         leaks=tuple(x for x in leaks if x.ended_at_ns is None or x.ended_at_ns > end_ns),
         refused_frees=_sum(refused, "refused_frees"),
-        broken_laws=tuple(
-            BrokenLaw(mark.t_ns, mark.text) for mark in marks if mark.kind is MarkKind.AUDIT_FAILED
-        ),
+        broken_laws=_broken_laws(reads, run, Stretch(start_ns, end_ns)),
     )
+
+
+def _broken_laws(reads: Reads, run: RunRow, memory: Stretch) -> tuple[BrokenLaw, ...]:
+    """Return what is broken at the end of a stretch, or was within it, oldest first.
+
+    One that stays broken counts for as long, whenever that began: it is one condition.
+    """
+    found = [
+        BrokenLaw(law.opened_at_ns, law.sentence)
+        for law in reads.broken_laws(run.run_key)
+        if law.opened_at_ns <= memory.end_ns
+        and (law.closed_at_ns is None or law.closed_at_ns >= memory.start_ns)
+    ]
+    return tuple(sorted(found, key=lambda law: law.at_ns))
 
 
 def _telemetry(

@@ -17,6 +17,7 @@ from agent.store.prune import Pruned, Pruner
 from agent.store.store import Store
 from kvpulse.command import main as kvpulse
 from tests.agent.factories_store import empty_store
+from tests.agent.incidents.factories_incidents import closed, opened, write
 from tests.agent.simulated_writer import record
 from tests.postgres import postgres_server, postgres_url  # noqa: F401 - fixtures
 
@@ -142,16 +143,8 @@ def test_detail_around_an_incident_stays_while_it_is_a_fifth_of_the_budget(where
         where, "SELECT at_ns, run_key FROM snapshots ORDER BY seq LIMIT 1 OFFSET 2"
     )
     rows_before = rows(where, "SELECT COUNT(*) FROM chunks")
-    engine = create_engine(f"sqlite:///{where}")
-    with engine.begin() as connection:
-        connection.execute(
-            text(
-                "INSERT INTO incidents (engine, run_key, verdict, opened_at_ns, closed_at_ns,"
-                " evidence) VALUES ('sim-a', :key, 'pool_leak', :at, :at, '{}')"
-            ),
-            {"key": key, "at": at_ns},
-        )
-    engine.dispose()
+    over = {"opened_at_ns": at_ns, "engine": "sim-a"}
+    write(where, key, opened(**over), closed(at_ns, **over))
     size = Path(where).stat().st_size
 
     done = prune(where, int(size * 0.6))
