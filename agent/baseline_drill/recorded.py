@@ -8,6 +8,7 @@ import json
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -15,12 +16,13 @@ from typing import Final, Self
 import numpy as np
 
 from agent.baseline_drill.plan import RunPlan
+from agent.baselines.first_tokens import POOL_BEHIND, FirstTokens, WaitedRequest
 from agent.baselines.gather import Grid, HistogramRow, RunRows, gather
 from agent.baselines.metrics import COUNTERS
 from agent.baselines.side import Completeness, Side
 from agent.baselines.window_series import NS
 from agent.errors import AgentError
-from agent.ledger.delta import LatencyRow, LedgerDelta, RollupRow, RunShape
+from agent.ledger.delta import LatencyRow, LedgerDelta, RequestRow, RollupRow, RunShape
 from agent.ledger.joined_batches import joined_batches
 from agent.ledger.ledger import Ledger
 from agent.rollups.scalars import COLUMN_INDEX
@@ -84,11 +86,13 @@ def side_of(directory: Path, *, hours: float) -> Side:
     """Follow a finished journal; return so many hours of it, after the warm-up."""
     rollups: dict[int, RollupRow] = {}
     latencies: dict[tuple[str, int], LatencyRow] = {}
+    requests: dict[int, RequestRow] = {}
     fingerprint: dict[str, object] = {}
     offset_ns = 0
     for delta in _deltas(directory):
         offset_ns = delta.wall_offset_ns
         fingerprint.update(delta.config or {})
+        requests.update({r.owner: r for r in delta.requests})
         rollups.update({r.t_ns: r for r in delta.rollups if r.tier_seconds == TIER_SECONDS})
         latencies.update(
             {(r.metric, r.t_ns): r for r in delta.latencies if r.tier_seconds == TIER_SECONDS}
@@ -102,11 +106,27 @@ def side_of(directory: Path, *, hours: float) -> Side:
         {name: values[:, COLUMN_INDEX[name]] for name in COUNTERS},
         [HistogramRow(r.t_ns + offset_ns, r.metric, r.histogram) for r in latencies.values()],
         np.zeros((0, 2), np.int64),
+        FirstTokens.of(_waited(requests.values(), offset_ns)),
     )
     series, num_not_recorded, num_in_gaps = gather(grid, [rows])
     completeness = Completeness(grid.num_intervals, num_not_recorded, num_in_gaps, 0)
     plain = {k: v for k, v in fingerprint.items() if isinstance(v, str | int | float) or v is None}
     return Side("drill", "drill", series, completeness, plain)
+
+
+def _waited(rows: Iterable[RequestRow], offset_ns: int) -> Iterator[WaitedRequest]:
+    for row in rows:
+        waits = (row.wait_scheduler_ns, row.wait_quota_ns, row.wait_transfer_ns)
+        times = (row.arrived_ns, row.admitted_ns, row.first_token_ns)
+        known = [value for value in (*times, *waits, row.wait_pool_ns) if value is not None]
+        if row.parent or len(known) < 7 or row.wait_ns is None:
+            continue
+        *moments, scheduler, quota, transfer, pool = known
+        arrived, admitted, first_token = (moment + offset_ns for moment in moments)
+        behind = row.wait_ns.get(POOL_BEHIND, 0)
+        yield WaitedRequest(
+            arrived, admitted, first_token, pool, behind, scheduler, quota, transfer
+        )
 
 
 def _grid(start_ns: int, hours: float) -> Grid:

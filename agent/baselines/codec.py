@@ -10,6 +10,7 @@ from typing import Final
 import numpy as np
 import zstandard
 
+from agent.baselines.first_tokens import FIRST_TOKEN_COUNTERS
 from agent.baselines.metrics import COUNTERS, LATENCIES
 from agent.baselines.window_series import NS, Bools, BucketLines, Floats, Ints, WindowSeries
 from agent.errors import BaselineDamaged
@@ -18,8 +19,9 @@ from agent.rollups.scalars import TIERS
 
 VERSION: Final = 1
 MAX_INTERVALS: Final = 1_500
+ALL_COUNTERS: Final = (*COUNTERS, *FIRST_TOKEN_COUNTERS)
 MAX_LINES: Final = 64 * MAX_INTERVALS * len(LATENCIES)
-MAX_BYTES: Final = 8 * (MAX_INTERVALS * (len(COUNTERS) + 1) + 3 * MAX_LINES) + 4_096
+MAX_BYTES: Final = 8 * (MAX_INTERVALS * (len(ALL_COUNTERS) + 1) + 3 * MAX_LINES) + 4_096
 MAX_COUNT: Final = 1 << 53
 
 
@@ -97,7 +99,7 @@ def _read(shape: dict[str, object], body: bytes) -> WindowSeries:
     counters = {str(name): numbers.floats(num) for name in names}
     latencies = {str(name): _lines(numbers, length, num) for name, length in lengths.items()}
     numbers.end()
-    missing = {name: np.full(num, np.nan) for name in COUNTERS}  # by an older version
+    missing = {name: np.full(num, np.nan) for name in ALL_COUNTERS}  # by an older version
     return WindowSeries(tier_seconds, start_ns, is_counted, missing | counters, latencies)
 
 

@@ -21,6 +21,7 @@ from agent.baselines.estimate import Measured, measure, value_of
 from agent.baselines.metrics import JUDGED, SHOWN, Metric, RatioMetric
 from agent.baselines.side import FEWEST_COUNTED_RATIO, Side, config_differences
 from agent.baselines.traffic import differences
+from agent.baselines.where import where
 from agent.baselines.window_series import WindowSeries
 
 SEED: Final = 20_261_130
@@ -74,6 +75,7 @@ def compare(first: Side, second: Side, *, seed: int = SEED) -> Comparison:
         shown=tuple(_shown(metric, *series) for metric in SHOWN),
         traffic_differences=traffic,
         config_differences=config_differences(first, second),
+        where=where(*series),
     )
 
 

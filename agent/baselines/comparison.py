@@ -5,6 +5,7 @@ from enum import StrEnum
 
 from agent.baselines.side import ConfigDifference, Side
 from agent.baselines.traffic import TrafficDifference
+from agent.baselines.where import Where
 
 
 class Answer(StrEnum):
@@ -61,6 +62,7 @@ class Comparison:
         measured: What the judged metrics say, whatever the traffic was. Whoever has explained a
             difference of traffic (the decomposition) may rely on it instead.
         why_unknown: Reasons; empty unless `answer` is `unknown`.
+        where: In which waits the mean TTFT changed.
     """
 
     first: Side
@@ -72,3 +74,4 @@ class Comparison:
     shown: tuple[ShownFigure, ...]
     traffic_differences: tuple[TrafficDifference, ...]
     config_differences: tuple[ConfigDifference, ...]
+    where: Where

@@ -5,6 +5,7 @@ from dataclasses import asdict
 
 from agent.baselines.comparison import Comparison, Finding, ShownFigure
 from agent.baselines.side import Side
+from agent.baselines.where import SplitMean, Where
 
 Document = dict[str, object]
 
@@ -17,6 +18,7 @@ def comparison_document(comparison: Comparison) -> Document:
         "why_unknown": list(comparison.why_unknown),
         "metrics": [_finding(finding) for finding in comparison.findings],
         "shown": [_shown(figure) for figure in comparison.shown],
+        "where": _where(comparison.where),
         "traffic_differences": [asdict(one) for one in comparison.traffic_differences],
         "config_differences": [asdict(one) for one in comparison.config_differences],
         "first": side_document(comparison.first),
@@ -58,6 +60,20 @@ def _finding(finding: Finding) -> Document:
         "block_seconds": finding.block_seconds,
         "why_unknown": finding.why_unknown,
     }
+
+
+def _where(where: Where) -> Document:
+    return {
+        "total": None if where.total is None else asdict(where.total),
+        "parts": [asdict(part) for part in where.parts],
+        "first": _split_mean(where.first),
+        "second": _split_mean(where.second),
+        "why_not": where.why_not,
+    }
+
+
+def _split_mean(side: SplitMean | None) -> Document | None:
+    return None if side is None else {**asdict(side), "total_ns": side.total_ns}
 
 
 def _shown(figure: ShownFigure) -> Document:

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from agent.baselines.first_tokens import FirstTokens, not_split, split_counters
 from agent.baselines.metrics import COUNTERS, LATENCIES
 from agent.baselines.window_series import NS, Bools, BucketLines, Floats, Ints, WindowSeries
 from agent.rollups.histogram import decode_buckets
@@ -42,12 +43,14 @@ class RunRows(NamedTuple):
         at_ns: [num_rows], wall time; ascending.
         counters: [num_rows] of each of `COUNTERS`; NaN where not measured.
         lost: Stretches [start, end) of wall time in which events were lost, [num_gaps, 2].
+        first_tokens: Requests by their first token; None where no request is at hand.
     """
 
     at_ns: Ints
     counters: Mapping[str, Floats]
     histograms: Iterable[HistogramRow]
     lost: Ints
+    first_tokens: FirstTokens | None = None
 
 
 class Gathered(NamedTuple):
@@ -69,6 +72,7 @@ def gather(grid: Grid, runs: Iterable[RunRows]) -> Gathered:
     in_gap = np.zeros(num, np.bool_)
     counters = {name: np.full(num, np.nan) for name in COUNTERS}
     lines: dict[str, list[BucketLines]] = {name: [] for name in LATENCIES}
+    first_tokens: list[FirstTokens] = []
     for run in runs:
         place = grid.places(run.at_ns)
         inside = (place >= 0) & (place < num)
@@ -77,10 +81,25 @@ def gather(grid: Grid, runs: Iterable[RunRows]) -> Gathered:
             counters[name][place[inside]] = run.counters[name][inside]
         _mark_lost(in_gap, grid, run.lost)
         _add_histograms(lines, grid, run.histograms)
+        if run.first_tokens is not None:
+            first_tokens.append(run.first_tokens)
     is_counted = (num_runs == 1) & ~in_gap
     latencies = {name: _joined(parts) for name, parts in lines.items() if parts}
+    counters |= _split(grid, first_tokens, latencies.get("ttft"))
     series = WindowSeries(grid.tier_seconds, grid.start_ns, is_counted, counters, latencies)
     return Gathered(series, int(((num_runs != 1) & ~in_gap).sum()), int(in_gap.sum()))
+
+
+def _split(
+    grid: Grid, first_tokens: list[FirstTokens], sampled: BucketLines | None
+) -> Mapping[str, Floats]:
+    num = grid.num_intervals
+    if not first_tokens:
+        return not_split(num)
+    places = grid.places(np.concatenate([part.at_ns for part in first_tokens]))
+    parts_ns = np.concatenate([part.parts_ns for part in first_tokens])
+    inside = (places >= 0) & (places < num)
+    return split_counters(places[inside], parts_ns[inside], sampled or BucketLines.none(), num)
 
 
 def _mark_lost(in_gap: Bools, grid: Grid, lost: Ints) -> None:

@@ -32,6 +32,7 @@ def comparison_lines(comparison: Document) -> list[str]:
         f"{_value(figure['second'], figure['unit']):>11}"
         for figure in comparison["shown"]
     ]
+    lines += ["", *where_lines(comparison["where"])]
     lines += ["", *(_traffic_line(name, first, second) for name in TRAFFIC_LABELS)]
     lines += [
         f"traffic differs: {one['label']} {one['first']:.4g}, then {one['second']:.4g}"
@@ -42,6 +43,16 @@ def comparison_lines(comparison: Document) -> list[str]:
         for one in comparison["config_differences"]
     ] or ["configuration: the same on both sides"]
     return [*lines, *_beside(first), *_beside(second)]
+
+
+def where_lines(where: Document) -> list[str]:
+    """Say in which waits the mean TTFT changed."""
+    if where["total"] is None:
+        return [f"where TTFT changed: not available; {where['why_not']}"]
+    first, second = where["first"]["num_requests"], where["second"]["num_requests"]
+    head = f"{'where mean TTFT changed':28}{'first':>11}{'second':>11}{'change':>11}"
+    exact = f"  exact over {first:,} and {second:,} requests"
+    return [head + exact, *(_where_line(one) for one in (*where["parts"], where["total"]))]
 
 
 def baseline_lines(baseline: Document) -> list[str]:
@@ -94,6 +105,13 @@ def _finding_lines(metric: Document) -> list[str]:
     smallest = "no change, however large," if seen is None else f"one of {_value(seen, unit)}"
     interval = f"{_value(metric['low'], unit)} to {_value(metric['high'], unit)}"
     return [line, f"{'':28}change {interval}; {smallest} would have been seen"]
+
+
+def _where_line(part: Document) -> str:
+    first, second = _value(part["first"], "s"), _value(part["second"], "s")
+    change = _value(part["change"], "s")
+    sign = "" if part["change"] <= 0 else "+"
+    return f"{part['label']:28}{first:>11}{second:>11}{sign + change:>11}"
 
 
 def _traffic_line(name: str, first: Document, second: Document) -> str:

@@ -12,6 +12,7 @@ from agent.baselines.gather import Grid, HistogramRow, RunRows, gather
 from agent.baselines.metrics import COUNTERS, LATENCIES
 from agent.baselines.side import Completeness, Side
 from agent.errors import BaselineRefused
+from agent.reads.first_tokens import read_first_tokens
 from agent.reads.models import Fingerprint, Int64Array
 from agent.reads.series import read_stretch
 from agent.reads.tiers import NS, Stretch
@@ -107,7 +108,9 @@ def _run_rows(connection: Connection, run_key: int, grid: Grid) -> tuple[RunRows
     marked = series.t_ns[lost > 0]
     gaps = np.concatenate([_gaps(connection, run_key, grid), np.stack([marked, marked], axis=1)])
     histograms = _histograms(connection, run_key, stretch)
-    return RunRows(series.t_ns, series.values, histograms, gaps), int(lost.sum())
+    first_tokens = read_first_tokens(connection, run_key, grid)
+    rows = RunRows(series.t_ns, series.values, histograms, gaps, first_tokens)
+    return rows, int(lost.sum())
 
 
 def _gaps(connection: Connection, run_key: int, grid: Grid) -> Int64Array:

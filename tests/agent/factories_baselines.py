@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from agent.baselines.metrics import COUNTERS
+from agent.baselines.codec import ALL_COUNTERS
 from agent.baselines.side import Completeness, Side
 from agent.baselines.window_series import NS, BucketLines, WindowSeries
 from agent.rollups.histogram import bucket_of
@@ -42,7 +42,7 @@ def series(seed, *, num=1440, ttft=1.0, inter_token=0.05, memory=0.0, **counters
         "step_ns": 5 * NS,
         "wait_pool_ns": source.exponential(NS, num),
     }
-    values = dict.fromkeys(COUNTERS, 0) | plain | counters
+    values = dict.fromkeys(ALL_COUNTERS, 0) | plain | counters
     return WindowSeries(
         10,
         START_NS,

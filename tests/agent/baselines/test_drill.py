@@ -11,6 +11,7 @@ from agent.baseline_drill.recorded import EngineProcess, side_of
 from agent.baselines.compare import compare
 from agent.baselines.comparison import Answer
 from agent.baselines.gather import Grid
+from agent.baselines.where import where
 from agent.config import AgentConfig
 from agent.live_view import LiveView
 from agent.reads.reads import open_reads
@@ -80,6 +81,10 @@ def test_what_the_drill_compares_is_what_the_store_would_give(tmp_path):
         assert np.array_equal(values, stored.series.counters[name], equal_nan=True), name
     for name, lines in series.latencies.items():
         assert lines.count.sum() == stored.series.latencies[name].count.sum() > 0
+    found = where(direct.series, stored.series)
+    assert found.second.num_requests == found.second.num_first_tokens > 200
+    assert min(found.second.parts_ns[place] for place in (0, 2, 5)) > 0
+    assert {part.change for part in found.parts} == {0.0}
     assert dict(direct.fingerprint) == dict(stored.fingerprint)
     assert {f.answer for f in compare(direct, stored).findings} <= {Answer.SAME, Answer.UNKNOWN}
 
