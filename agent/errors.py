@@ -22,6 +22,8 @@ AgentError
 ├── AgentUnreachable      no agent answers at the address, or it cannot do what was asked now
 ├── RefusedByAgent        it answered, and said no
 ├── DrillError            the engine of a drill failed by itself
+├── PageUnreachable       an engine's metrics page did not come
+├── PageUnreadable        what came is no metrics page, or not one of an engine
 └── StoreError            the store cannot be used as asked
     ├── StoreNotFound     nothing there, or it cannot be reached
     ├── StoreTooNew       a newer kvpulse wrote it
@@ -206,6 +208,27 @@ class DrillError(AgentError):
         )
         self.scenario = scenario
         self.code = code
+
+
+class PageUnreachable(AgentError):
+    """An engine's metrics page did not come; `label` is its address without credentials."""
+
+    def __init__(self, label: str, why: str) -> None:
+        super().__init__(
+            f"cannot read {label}: {why}; see that the engine runs and that the address is its"
+            " metrics page"
+        )
+        self.label = label
+        self.why = why
+
+
+class PageUnreadable(AgentError):
+    """What came is no metrics page, or not one of an engine that we know."""
+
+    def __init__(self, label: str, why: str) -> None:
+        super().__init__(f"cannot use {label}: {why}; give the address of a vLLM /metrics page")
+        self.label = label
+        self.why = why
 
 
 class StoreError(AgentError):

@@ -7,26 +7,32 @@ import time
 from collections.abc import Sequence
 from typing import Final
 
+from agent.commands.doctor_url import Looks, examine_page
 from agent.commands.exit_codes import ExitCode
 from agent.commands.moments import TIME_FORMS, joined, parse_duration, parse_moment
 from agent.config import load_config
-from agent.errors import ConfigError, StoreError
+from agent.errors import ConfigError, PageUnreachable, PageUnreadable, StoreError
 from agent.reads.models import EngineRow, RunRow
 from agent.reads.reads import Reads, open_reads
+from agent.scraped.address import parse_address
 from agent.triage.doctor import examine
 from agent.triage.gather import Question
 from agent.triage.judge import severity
 from agent.triage.report import as_json, as_text, unreached
+from agent.triage.scraped import Limits
 from agent.triage.verdicts import Diagnosis, Verdict
 
 NS: Final = 1_000_000_000
 LEAST_SECONDS: Final = 10.0
 MOST_SECONDS: Final = 6 * 3_600.0
+MOST_LIMIT: Final = 1 << 40
 
 
 def main(argv: Sequence[str]) -> int:
     """Run `kvpulse doctor`."""
     arguments = _parser().parse_args(joined(list(argv), "--at"))
+    if arguments.url is not None:
+        return _of_page(arguments, Looks())
     config = load_config({"store": arguments.store, "config": arguments.config}, os.environ)
     seconds = _length(arguments.last)
     try:
@@ -38,7 +44,11 @@ def main(argv: Sequence[str]) -> int:
         return ExitCode.UNREACHABLE
     if not found:
         return _nobody(config.store, as_document=arguments.json)
-    if arguments.json:
+    return _say(found, as_document=arguments.json)
+
+
+def _say(found: Sequence[Diagnosis], *, as_document: bool) -> int:
+    if as_document:
         every = [as_json(each) for each in found]
         print(json.dumps({**every[0], "engines": every}))
     else:
@@ -47,19 +57,56 @@ def main(argv: Sequence[str]) -> int:
     return ExitCode.GOOD if is_well else ExitCode.BAD_ANSWER
 
 
+def _of_page(arguments: argparse.Namespace, looks: Looks) -> int:
+    """Judge an engine by its metrics page, without agent and store."""
+    for name in ("engine", "at", "store"):
+        if getattr(arguments, name) is not None:
+            raise ConfigError(f"--{name}", getattr(arguments, name), "nothing beside --url")
+    address = parse_address(arguments.url, "--url")
+    limits = Limits(
+        _limit("--max-model-len", arguments.max_model_len),
+        _limit("--max-num-seqs", arguments.max_num_seqs),
+    )
+    try:
+        found = examine_page(address, limits, looks)
+    except (PageUnreachable, PageUnreadable) as error:
+        print(json.dumps(unreached(str(error))) if arguments.json else f"kvpulse doctor: {error}")
+        return ExitCode.UNREACHABLE
+    return _say(found, as_document=arguments.json)
+
+
+def _limit(flag: str, text: str | None) -> int | None:
+    if text is None:
+        return None
+    if not (text.isascii() and text.isdigit() and 0 < int(text) < MOST_LIMIT):
+        raise ConfigError(flag, text, "a whole number from 1 on, such as 4096")
+    return int(text)
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="kvpulse doctor",
         description=__doc__,
-        epilog="Exit codes: 0 every engine is healthy, 1 one is not, 2 usage, 3 the store cannot be"
-        " read. Several engines: the worst first; --json is the worst one's answer, with all under"
-        " `engines`. docs/runbook.md has a section for each verdict.",
+        epilog="Exit codes: 0 every engine is healthy, 1 one is not, 2 usage, 3 the store or"
+        " the page cannot be read. Several engines: the worst first; --json is the worst one's"
+        " answer, with all under `engines`. docs/runbook.md has a section for each verdict.",
     )
     parser.add_argument("--engine", help="only this one; default: every engine in the store")
     parser.add_argument(
         "--last", metavar="TIME", default="60s", help="how much time to judge (default 60s)"
     )
     parser.add_argument("--at", metavar="TIME", help=f"{TIME_FORMS}; default: the newest")
+    parser.add_argument(
+        "--url",
+        metavar="URL",
+        help="judge a vLLM by its metrics page, without agent and store: 5 looks in 20 s",
+    )
+    parser.add_argument(
+        "--max-model-len", metavar="N", help="with --url: tokens that a sequence may have"
+    )
+    parser.add_argument(
+        "--max-num-seqs", metavar="N", help="with --url: sequences that may run at once"
+    )
     parser.add_argument("--store", metavar="PATH|URL", help="default: the agent's store")
     parser.add_argument("--config", metavar="FILE", help="TOML file with a table [agent]")
     parser.add_argument("--json", action="store_true", help="print one JSON object")

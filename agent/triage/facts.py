@@ -24,18 +24,18 @@ class Resize:
 class PoolFacts:
     """The pool: at the end of the window where nothing else is said."""
 
-    total: int
-    first_total: int  # when the run began
-    active: int
-    cached: int
-    free: int
+    total: int | None
+    first_total: int | None  # when the run began
+    active: int | None
+    cached: int | None
+    free: int | None
     available_ratio: float  # (free + cached) / total, mean over the window
     resizes: tuple[Resize, ...] = ()  # since the run began, oldest first
 
     @property
-    def available(self) -> int:
+    def available(self) -> int | None:
         """Return the blocks that can be taken: free ones and cached ones."""
-        return self.free + self.cached
+        return None if self.total is None or self.active is None else self.total - self.active
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +48,7 @@ class QueueFacts:
         stuck_by_cause: Waiting by cause in that time, in sequence-seconds.
         least_needed: The fewest blocks that one of those waiting needs.
         most_needed: The most that one of them needs, and who.
+        max_batch_is_guess: Nobody stated the limit; so many ran, unchanging, while others waited.
     """
 
     waiting: int
@@ -60,6 +61,7 @@ class QueueFacts:
     most_needed: int | None = None
     most_needed_by: int | None = None
     head: HeadOfLine | None = None
+    max_batch_is_guess: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,10 +77,10 @@ class StepFacts:
     """
 
     num_steps: int
-    compute_seconds: float
+    compute_seconds: float | None
     prefill_tokens: int
     decode_tokens: int
-    recomputed_tokens: int
+    recomputed_tokens: int | None
     preempted: int
     since_step_seconds: float = 0.0
     slow_ratio: float | None = None
@@ -89,12 +91,17 @@ class StepFacts:
 class TrafficFacts:
     """What was asked for."""
 
-    arrived: int
+    arrived: int | None
     admitted: int
     finished: int
-    cancelled: int
+    cancelled: int | None
     rejected: Mapping[str, int] = field(default_factory=dict)  # by reason
     mean_prompt_tokens: float | None = None
+
+    @property
+    def came(self) -> int:
+        """Return how many came: those that arrived, else those that were let in."""
+        return self.admitted if self.arrived is None else self.arrived
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +113,29 @@ class BrokenLaw:
 
 
 @dataclass(frozen=True, slots=True)
+class OwnedBound:
+    """More blocks are held than those who run can own: known where nobody tells whose they are.
+
+    Attributes:
+        held: Blocks held at the window's end.
+        first_held: And at its start.
+        running: Sequences that run, each of which owns `most_each` blocks at most.
+        no_proof: Why it proves no leak; "" where it does.
+    """
+
+    held: int
+    first_held: int
+    running: int
+    most_each: int
+    no_proof: str = ""
+
+    @property
+    def most(self) -> int:
+        """Return the blocks that all of them can own."""
+        return self.running * self.most_each
+
+
+@dataclass(frozen=True, slots=True)
 class BookFacts:
     """What the ledger found wrong, in the last `memory_seconds`; leaks are those open now."""
 
@@ -113,6 +143,7 @@ class BookFacts:
     leaks: tuple[Leak, ...] = ()
     refused_frees: int = 0
     broken_laws: tuple[BrokenLaw, ...] = ()
+    beyond_bound: OwnedBound | None = None  # None: not more is held, or nobody knows
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +154,7 @@ class TelemetryFacts:
     lost_events: int
     gaps: tuple[GapRow, ...] = ()  # that touch the window
     commit_age_seconds: float | None = None  # of a live run; None: it has ended, or no clock
+    interval_seconds: float = 0.0  # between two looks at an engine that is asked now and then
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +202,9 @@ class Facts:
     Attributes:
         waits: Waiting by cause, in sequence-seconds that passed in the window.
         latencies: By metric name of `agent.rollups.scalars.LATENCIES`; absent: no sample.
+        waits_are_inferred: The engine does not state why somebody waits.
+        since_start: Means since the engine's start, where that is all the past there is:
+            `inter_token_seconds`, `prompt_tokens`.
         missing: What is not known (a field's name), and why.
     """
 
@@ -187,6 +222,8 @@ class Facts:
     tenants: tuple[TenantShare, ...] = ()
     past: Past | None = None
     missing: Mapping[str, str] = field(default_factory=dict)
+    waits_are_inferred: bool = False
+    since_start: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def seconds(self) -> float:
@@ -199,5 +236,5 @@ class Facts:
 
     def wait_per_arrival(self, *causes: str) -> float:
         """Return the mean seconds that an arrival waits for these causes (Little's law)."""
-        arrived = self.traffic.arrived if self.traffic is not None else 0
-        return sum(self.waits.get(cause, 0.0) for cause in causes) / max(1, arrived)
+        came = self.traffic.came if self.traffic is not None else 0
+        return sum(self.waits.get(cause, 0.0) for cause in causes) / max(1, came)

@@ -130,8 +130,8 @@ def _pool(reads: Reads, run: RunRow, rows: Series | None, end_ns: int) -> PoolFa
     if rows is None or np.isnan(rows.values["active_blocks"]).all():
         return None
     total = _last(rows, "total_blocks") or run.total_blocks
-    available = rows.values["free_blocks"] + rows.values["cached_blocks"]
-    ratio = available / np.maximum(rows.values["total_blocks"], 1)
+    totals = rows.values["total_blocks"]
+    ratio = (totals - rows.values["active_blocks"]) / np.maximum(totals, 1)
     return PoolFacts(
         total=total,
         first_total=run.total_blocks,

@@ -17,6 +17,7 @@ RULES: Final[tuple[Rule, ...]] = (
     engine.livelock,
     books.ledger_broken,
     books.pool_leak,
+    books.pool_leak_by_bound,
     pool.never_fits,
     pool.pool_exhausted,
     pool.head_of_line,
@@ -29,6 +30,7 @@ RULES: Final[tuple[Rule, ...]] = (
     speed.compute_slow,
     speed.frontend_slow,
     telemetry.incomplete,
+    telemetry.unproved_leak,
     telemetry.unexplained,
 )
 

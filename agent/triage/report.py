@@ -41,7 +41,7 @@ def unreached(why: str) -> dict[str, object]:
         "confidence": Confidence.LOW.value,
         "action": "none",
         "summary": why,
-        "advice": "see that the store exists and can be read, and that an agent writes it",
+        "advice": "see that what was asked for exists and can be read, and that somebody writes it",
         "evidence": [],
         "runbook": runbook_of(Verdict.UNKNOWN),
         "contributing": [],

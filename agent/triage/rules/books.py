@@ -5,7 +5,7 @@ from typing import Final
 
 from agent.pool_usage import LeakReport, leak_report
 from agent.triage.causes import POOL
-from agent.triage.evidence import at_end, counted, named, since
+from agent.triage.evidence import at_end, counted, named, over, since
 from agent.triage.facts import Facts
 from agent.triage.thresholds import Thresholds
 from agent.triage.verdicts import AT_ONCE, SOON, Action, Confidence, Evidence, Finding, Verdict
@@ -27,7 +27,7 @@ def pool_leak(facts: Facts, thresholds: Thresholds) -> Finding | None:
     report = leak_report(leaks, cached_blocks=facts.pool.cached if facts.pool else None)
     blocks = sorted({leak.block for leak in leaks})
     owners = sorted({leak.owner for leak in leaks} - {UNKNOWN_OWNER})
-    share = len(blocks) / facts.pool.total if facts.pool is not None else None
+    share = len(blocks) / facts.pool.total if facts.pool and facts.pool.total else None
     return Finding(
         verdict=Verdict.POOL_LEAK,
         action=Action.FIX_CODE,
@@ -38,6 +38,47 @@ def pool_leak(facts: Facts, thresholds: Thresholds) -> Finding | None:
         advice="find the path by which these sequences ended without freeing; a restart gives the"
         " blocks back for now, more capacity only feeds the leak",
         evidence=_evidence(facts, blocks, owners, report, share),
+        explains=OF_THE_POOL,
+    )
+
+
+def pool_leak_by_bound(facts: Facts, thresholds: Thresholds) -> Finding | None:
+    """More blocks are held than those who run can own, of an engine that tells no owners."""
+    bound = facts.books.beyond_bound
+    if bound is None or bound.no_proof:
+        return None
+    total = facts.pool.total if facts.pool is not None else None
+    part = "" if not total else f" = {bound.most / total:.0%}"
+    text = (
+        f"{counted(bound.running, 'request')} can own at most {bound.most} blocks{part},"
+        f" {bound.held} are held"
+    )
+    return Finding(
+        verdict=Verdict.POOL_LEAK,
+        action=Action.FIX_CODE,
+        confidence=Confidence.HIGH,
+        impact=float(bound.running) * (bound.held - bound.most) / max(1, total or bound.held),
+        opens_after_seconds=SOON,
+        summary=text,
+        advice="find the path by which requests end without freeing (aborts and transfers first);"
+        " a restart gives the blocks back for now, more capacity only feeds the leak",
+        evidence=(
+            at_end(facts, "held_blocks", bound.held, "blocks", text),
+            at_end(
+                facts,
+                "blocks_beyond_bound",
+                bound.held - bound.most,
+                "blocks",
+                f"at least {counted(bound.held - bound.most, 'block')} belong to nobody that runs",
+            ),
+            over(
+                facts,
+                "held_change_blocks",
+                bound.held - bound.first_held,
+                "blocks",
+                f"{bound.first_held} blocks were held at the start of the window",
+            ),
+        ),
         explains=OF_THE_POOL,
     )
 

@@ -16,7 +16,7 @@ OF_DEMAND = frozenset(
 
 def tenant_hog(facts: Facts, thresholds: Thresholds) -> Finding | None:
     """One tenant holds most of what is in use: far more than before, or while others wait."""
-    if facts.pool is None or len(facts.tenants) < 2:
+    if facts.pool is None or facts.pool.total is None or len(facts.tenants) < 2:
         return None
     first = facts.tenants[0]
     of_pool = first.active_blocks / max(1, facts.pool.total)
@@ -77,7 +77,7 @@ def _shares(facts: Facts, first: TenantShare, of_pool: float) -> tuple[Evidence,
 def traffic_shift(facts: Facts, thresholds: Thresholds) -> Finding | None:
     """More is asked for than before, in requests or in their length, and it hurts."""
     past, traffic = facts.past, facts.traffic
-    if past is None or traffic is None or not traffic.arrived:
+    if past is None or traffic is None or not traffic.came:
         return None
     causes = (*POOL, *BATCH_SLOTS, *TOKEN_BUDGET)
     hurts = (
@@ -93,7 +93,7 @@ def traffic_shift(facts: Facts, thresholds: Thresholds) -> Finding | None:
             "arrival_growth",
             round(rate, 2),
             "ratio",
-            f"{traffic.arrived / facts.seconds:.2f} requests a second, {rate:.1f} times as before",
+            f"{traffic.came / facts.seconds:.2f} requests a second, {rate:.1f} times as before",
         ),
         over(
             facts,
@@ -119,7 +119,7 @@ def traffic_shift(facts: Facts, thresholds: Thresholds) -> Finding | None:
 
 def _growth(facts: Facts, past: Past, traffic: TrafficFacts) -> tuple[float, float]:
     """Return how much the rate of requests and their prompts have grown, 1 being not at all."""
-    now = traffic.arrived / facts.seconds
+    now = traffic.came / facts.seconds
     rate = now / past.arrived_per_second if past.arrived_per_second > 0 else 1.0
     before, length = past.mean_prompt_tokens, traffic.mean_prompt_tokens
     return rate, length / before if before and length else 1.0

@@ -47,8 +47,10 @@ def stalled(facts: Facts, thresholds: Thresholds) -> Finding | None:
 
 def _lacks_blocks(queue: QueueFacts, pool: PoolFacts | None) -> bool:
     """Say whether the pool is why nothing runs: nobody holds blocks that would come free."""
-    if pool is None or queue.least_needed is None:
+    if pool is None or pool.available is None:
         return False
+    if queue.least_needed is None:
+        return not queue.running and not pool.available
     return queue.least_needed > pool.available
 
 
@@ -58,7 +60,7 @@ def _has_room(queue: QueueFacts, pool: PoolFacts | None) -> bool:
     lacking_nothing = sum(queue.stuck_by_cause.get(cause, 0.0) for cause in NOTHING_LACKING)
     if queue.max_batch is not None and queue.running >= queue.max_batch:
         return False
-    if pool is None or pool.available < (queue.least_needed or 1):
+    if pool is None or pool.available is None or pool.available < (queue.least_needed or 1):
         return False
     return waited > 0 and lacking_nothing >= 0.5 * waited
 
@@ -96,6 +98,8 @@ def livelock(facts: Facts, thresholds: Thresholds) -> Finding | None:
     """Steps are made and nothing comes of them: what is computed is thrown away again."""
     steps, queue, traffic = facts.steps, facts.queue, facts.traffic
     if steps is None or queue is None or traffic is None or facts.telemetry.gaps:
+        return None
+    if steps.recomputed_tokens is None:
         return None
     computed = steps.prefill_tokens + steps.decode_tokens
     wasted = steps.recomputed_tokens >= 0.8 * max(1, computed)

@@ -32,7 +32,11 @@ def pool_exhausted(facts: Facts, thresholds: Thresholds) -> Finding | None:
         and held_up >= thresholds.least_waiting
         and waits >= thresholds.targets.pool_wait_seconds
     )
-    has_shrunk = pool.total <= (1 - thresholds.shrunk_ratio) * pool.first_total
+    has_shrunk = (
+        pool.total is not None
+        and pool.first_total is not None
+        and pool.total <= (1 - thresholds.shrunk_ratio) * pool.first_total
+    )
     if not is_short and not has_shrunk:
         return None
     evidence = [
@@ -41,7 +45,7 @@ def pool_exhausted(facts: Facts, thresholds: Thresholds) -> Finding | None:
             "available_ratio",
             round(pool.available_ratio, 4),
             "ratio",
-            f"{pool.available_ratio:.1%} of {counted(pool.total, 'block')} free or cached",
+            f"{pool.available_ratio:.1%} of {_size(pool)} free or cached",
         ),
         over(
             facts,
@@ -57,13 +61,14 @@ def pool_exhausted(facts: Facts, thresholds: Thresholds) -> Finding | None:
             "seconds",
             f"{waits:.1f} s of waiting for blocks per arrival",
         ),
+        *_preempted(facts),
     ]
     if has_shrunk:
         return _shrunk(facts, pool, held_up, evidence, hurts=is_short)
     return Finding(
         verdict=Verdict.POOL_EXHAUSTED,
         action=Action.SCALE,
-        confidence=Confidence.HIGH,
+        confidence=Confidence.MEDIUM if facts.waits_are_inferred else Confidence.HIGH,
         impact=held_up,
         opens_after_seconds=AFTER_A_BURST,
         summary=f"the pool is full: {evidence[1].text}, {evidence[0].text}",
@@ -72,6 +77,19 @@ def pool_exhausted(facts: Facts, thresholds: Thresholds) -> Finding | None:
         evidence=tuple(evidence),
         explains=frozenset({Verdict.PREEMPTION_THRASH, Verdict.UNKNOWN}),
     )
+
+
+def _size(pool: PoolFacts) -> str:
+    return "the pool" if pool.total is None else counted(pool.total, "block")
+
+
+def _preempted(facts: Facts) -> list[Evidence]:
+    """Return what says that blocks were short, where the engine does not state it by cause."""
+    if not facts.waits_are_inferred or facts.steps is None or not facts.steps.preempted:
+        return []
+    a_second = facts.steps.preempted / facts.seconds
+    text = f"{a_second:.2f} preemptions a second"
+    return [over(facts, "preempted", facts.steps.preempted, "preemptions", text)]
 
 
 def _shrunk(
@@ -104,17 +122,18 @@ def _shrunk(
 def never_fits(facts: Facts, thresholds: Thresholds) -> Finding | None:
     """A request waits that the whole pool could not hold, or many are refused as such."""
     pool, queue, traffic = facts.pool, facts.queue, facts.traffic
-    waits = pool is not None and queue is not None and (queue.most_needed or 0) > pool.total
+    total = None if pool is None else pool.total
+    waits = total is not None and queue is not None and (queue.most_needed or 0) > total
     refused = sum(traffic.rejected.get(reason, 0) for reason in NEVER) if traffic else 0
-    arrived = traffic.arrived if traffic else 0
+    arrived = traffic.came if traffic else 0
     many = refused >= 5 and refused >= thresholds.rejected_ratio * max(1, arrived)
     if not waits and not many:
         return None
     told = []
-    if waits and pool is not None and queue is not None:
+    if waits and queue is not None:
         text = (
             f"sequence {queue.most_needed_by} needs {queue.most_needed} blocks,"
-            f" the whole pool has {pool.total}"
+            f" the whole pool has {total}"
         )
         told.append(at_end(facts, "needed_blocks", queue.most_needed, "blocks", text))
     if many:
@@ -184,7 +203,7 @@ def head_of_line(facts: Facts, thresholds: Thresholds) -> Finding | None:
 def preemption_thrash(facts: Facts, thresholds: Thresholds) -> Finding | None:
     """Much of the work is done a second time, for sequences that had to give their blocks back."""
     steps = facts.steps
-    if steps is None or not steps.preempted:
+    if steps is None or not steps.preempted or steps.recomputed_tokens is None:
         return None
     computed = steps.prefill_tokens + steps.decode_tokens
     ratio = steps.recomputed_tokens / max(1, computed)

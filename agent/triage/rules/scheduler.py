@@ -16,6 +16,8 @@ def batch_slots(facts: Facts, thresholds: Thresholds) -> Finding | None:
     limit = "" if queue is None else f"{queue.running} run"
     if queue is not None and queue.max_batch is not None:
         limit = f"{queue.running} run, at most {queue.max_batch} may"
+        if queue.max_batch_is_guess:
+            limit = f"{queue.running} run, unchanging: a cap near {queue.max_batch}"
         told += (at_end(facts, "max_batch", queue.max_batch, "sequences", limit),)
     if pool is not None:
         text = f"the pool is not the cause: {pool.available_ratio:.0%} of it can be taken"
@@ -23,7 +25,9 @@ def batch_slots(facts: Facts, thresholds: Thresholds) -> Finding | None:
     return Finding(
         verdict=Verdict.BATCH_SLOTS,
         action=Action.SCALE,
-        confidence=Confidence.HIGH,
+        confidence=Confidence.MEDIUM
+        if queue is not None and queue.max_batch_is_guess
+        else Confidence.HIGH,
         impact=facts.held_up(*BATCH_SLOTS),
         opens_after_seconds=AFTER_A_BURST,
         summary=f"{told[0].text}: {limit}",
@@ -82,7 +86,7 @@ def _waiting(
     if held_up < thresholds.least_waiting or waits < thresholds.targets.pool_wait_seconds:
         return None
     for_blocks = facts.held_up(*POOL)
-    arrivals = counted(facts.traffic.arrived, "arrival") if facts.traffic else "arrivals"
+    arrivals = counted(facts.traffic.came, "arrival") if facts.traffic else "arrivals"
     return (
         over(
             facts,

@@ -9,7 +9,9 @@ from agent.triage.verdicts import Action, Confidence, Evidence, Finding, Verdict
 def compute_slow(facts: Facts, thresholds: Thresholds) -> Finding | None:
     """Steps take longer than this engine took for the same prefill, batch and context."""
     steps, queue = facts.steps, facts.queue
-    if steps is None or queue is None or steps.slow_ratio is None or steps.expected_seconds is None:
+    if steps is None or queue is None or steps.slow_ratio is None:
+        return None
+    if steps.expected_seconds is None or steps.compute_seconds is None:
         return None
     if steps.slow_ratio < thresholds.slow_step_ratio:
         return None

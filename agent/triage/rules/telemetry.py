@@ -1,5 +1,6 @@
 """Can what is known be believed, and does it explain what users feel?"""
 
+from agent.triage.causes import CAPACITY
 from agent.triage.evidence import at_end, clock, counted, over
 from agent.triage.facts import Facts
 from agent.triage.thresholds import Thresholds
@@ -13,13 +14,17 @@ from agent.triage.verdicts import (
     Verdict,
 )
 
+MISSED_LOOKS = 3
+
 
 def stale(facts: Facts, thresholds: Thresholds) -> Finding | None:
     """Nothing has been stored of a live engine for long: whatever is known is the past."""
     age = facts.telemetry.commit_age_seconds
-    if age is None or age < thresholds.stale_seconds:
+    # An engine that is asked each 15 s is not silent after 15 s.
+    most = max(thresholds.stale_seconds, MISSED_LOOKS * facts.telemetry.interval_seconds)
+    if age is None or age < most:
         return None
-    text = f"nothing has been stored for {age:.0f} s"
+    text = f"nothing new has come for {age:.0f} s"
     return Finding(
         verdict=Verdict.TELEMETRY_INCOMPLETE,
         action=Action.RESTART,
@@ -27,8 +32,8 @@ def stale(facts: Facts, thresholds: Thresholds) -> Finding | None:
         impact=0.0,
         opens_after_seconds=SOON,
         summary=f"{text}; what is known ends at {clock(facts.end_ns)} and says nothing of now",
-        advice="see whether the agent runs and can read the journal (`/readyz` says), then whether"
-        " the engine still writes",
+        advice="see whether the agent runs and can read the engine's journal or metrics page"
+        " (`/readyz` says), then whether the engine still writes",
         evidence=(at_end(facts, "commit_age_seconds", round(age, 1), "seconds", text),),
     )
 
@@ -63,7 +68,8 @@ def incomplete(facts: Facts, thresholds: Thresholds) -> Finding | None:
 def unexplained(facts: Facts, thresholds: Thresholds) -> Finding | None:
     """Nothing is known at all, or users wait longer than they are to and no rule says why."""
     if facts.pool is None or facts.steps is None:
-        text = facts.missing.get("rollups", "the engine has stated no block counts yet")
+        why = facts.missing.get("rollups") or facts.missing.get("pool")
+        text = why or "the engine has stated no block counts yet"
         return _unknown(facts, text, ())
     targets = thresholds.targets
     told = []
@@ -75,9 +81,53 @@ def unexplained(facts: Facts, thresholds: Thresholds) -> Finding | None:
         if found is not None and found.p95 > most:
             text = f"{name} is {found.p95:.2f} s at the 95th percentile, {most:g} s is the target"
             told.append(over(facts, f"{name}_p95_seconds", round(found.p95, 3), "seconds", text))
+    told += _unlike_since_start(facts, thresholds)
+    told += _of_capacity(facts, thresholds)
     if not told:
         return None
     return _unknown(facts, "; ".join(each.text for each in told), tuple(told))
+
+
+def unproved_leak(facts: Facts, thresholds: Thresholds) -> Finding | None:
+    """More blocks are held than those who run can own, and it may yet be as it should."""
+    bound = facts.books.beyond_bound
+    if bound is None or not bound.no_proof:
+        return None
+    text = (
+        f"{bound.held} blocks are held, {counted(bound.running, 'request')} that run can own"
+        f" {bound.most} at most; no proof of a leak: {bound.no_proof}"
+    )
+    return _unknown(facts, text, (at_end(facts, "held_blocks", bound.held, "blocks", text),))
+
+
+def _unlike_since_start(facts: Facts, thresholds: Thresholds) -> list[Evidence]:
+    """Return what is unlike the engine's mean since its start, where there is no other past.
+
+    Nobody knows of then what the batch, the context and the load were: so it names no cause.
+    """
+    if facts.past is not None:
+        return []
+    told = []
+    tokens, mean = facts.latencies.get("inter_token"), facts.since_start.get("inter_token_seconds")
+    if tokens is not None and mean:
+        ratio = tokens.sum / tokens.count / mean
+        if ratio >= thresholds.slow_step_ratio:
+            text = f"tokens come {ratio:.1f} times as slowly as on average since the start"
+            told.append(over(facts, "inter_token_growth", round(ratio, 2), "ratio", text))
+    return told
+
+
+def _of_capacity(facts: Facts, thresholds: Thresholds) -> list[Evidence]:
+    """Return who waits for what the engine calls capacity, where nothing tells what that is."""
+    held_up = facts.held_up(*CAPACITY)
+    waits = facts.wait_per_arrival(*CAPACITY)
+    if held_up < thresholds.least_waiting or waits < thresholds.targets.pool_wait_seconds:
+        return []
+    text = (
+        f"{held_up:.1f} sequences wait for capacity on average, and nothing tells whether for"
+        " blocks, for a place in the batch or for tokens of a step"
+    )
+    return [over(facts, "waiting_for_capacity", round(held_up, 2), "sequences", text)]
 
 
 def _unknown(facts: Facts, text: str, evidence: tuple[Evidence, ...]) -> Finding:
@@ -99,7 +149,7 @@ def healthy(facts: Facts) -> Finding:
     live = queue.live if queue is not None else 0
     waiting = queue.waiting if queue is not None else 0
     evidence = [at_end(facts, "live_sequences", live, "sequences", f"{live} live, {waiting} wait")]
-    if pool is not None:
+    if pool is not None and pool.total is not None:
         text = f"{pool.active} of {pool.total} blocks active"
         evidence.append(at_end(facts, "active_blocks", pool.active, "blocks", text))
     return Finding(
