@@ -54,8 +54,10 @@ class BaselineDesk:
         self._reads: Reads | None = None
         self._writer: BaselineWriter | None = None
 
-    def save(self, name: object, *, engine: str | None, last_seconds: float) -> StoredBaseline:
-        """Save an engine's newest window under a name.
+    def save(
+        self, name: object, *, engine: str | None, last_seconds: float, end_ns: int | None = None
+    ) -> StoredBaseline:
+        """Save a window of an engine under a name: so many seconds up to `end_ns`, or the newest.
 
         Raises:
             BaselineRefused, BaselineExists, BaselineBusy, StoreError: The text says what to do.
@@ -65,9 +67,12 @@ class BaselineDesk:
             reads = self._open_reads()
             if its_name in {row.name for row in reads.baselines()}:
                 raise BaselineExists(its_name)
-            side = reads.newest_window(engine, last_seconds)
+            if end_ns is None:
+                side = reads.newest_window(engine, last_seconds)
+            else:
+                side = reads.window_until(engine, last_seconds, end_ns)
             if not side.series.is_counted.any():
-                raise BaselineRefused("nothing was recorded in that window: choose a longer one")
+                raise BaselineRefused("nothing was recorded in that window: choose another one")
             writer = self._open_writer()
             writer.save(its_name, replace(side, label=its_name), saved_at_ns=self._wall_clock())
             return reads.baseline(its_name)

@@ -13,6 +13,7 @@ from dashboard.config import (
     CURRENCY_VARIABLE,
     PRICE_VARIABLE,
     STORE_VARIABLE,
+    TOKEN_FILE_VARIABLE,
     read_config,
     read_price,
 )
@@ -26,7 +27,7 @@ def build_parser() -> argparse.ArgumentParser:
     """Return the command's options."""
     parser = argparse.ArgumentParser(
         prog="kvpulse dashboard",
-        description="Show what an agent stored: overview, block map, requests, telemetry.",
+        description="Show what an agent stored: verdict, block map, requests, baselines.",
     )
     parser.add_argument(
         "--store",
@@ -35,7 +36,14 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--port", type=_port, default=8501, help="first port to try (default 8501)")
     parser.add_argument("--host", default="127.0.0.1", help="address to bind (default 127.0.0.1)")
-    parser.add_argument("--agent", metavar="URL", help="the agent's HTTP address, to link to")
+    parser.add_argument(
+        "--agent",
+        metavar="URL",
+        help="the agent that saves, compares and acknowledges (default http://127.0.0.1:9464)",
+    )
+    parser.add_argument(
+        "--token-file", metavar="FILE", help="private file with the token that the agent wants"
+    )
     parser.add_argument(
         "--price-per-hour",
         metavar="NUMBER",
@@ -85,6 +93,7 @@ def put_settings(options: argparse.Namespace) -> None:
     given = {
         STORE_VARIABLE: options.store,
         AGENT_VARIABLE: options.agent,
+        TOKEN_FILE_VARIABLE: options.token_file,
         PRICE_VARIABLE: options.price_per_hour,
         CURRENCY_VARIABLE: options.currency,
     }

@@ -12,14 +12,22 @@ STORE_VARIABLE = "KVPULSE_STORE"
 AGENT_VARIABLE = "KVPULSE_AGENT"
 PRICE_VARIABLE = "KVPULSE_PRICE_PER_HOUR"
 CURRENCY_VARIABLE = "KVPULSE_CURRENCY"
+TOKEN_FILE_VARIABLE = "KVPULSE_TOKEN_FILE"
+DEFAULT_AGENT = "http://127.0.0.1:9464"
 
 
 @dataclass(frozen=True, slots=True)
 class DashboardConfig:
-    """Settings of one dashboard process."""
+    """Settings of one dashboard process.
+
+    Attributes:
+        agent_url: Where what changes something is asked for; None: nobody said, so this machine's.
+        token_file: Holds the token that the agent wants; None: it wants none.
+    """
 
     store: str
     agent_url: str | None = None
+    token_file: Path | None = None
     price_per_hour: float | None = None
     currency: str = "USD"
 
@@ -46,9 +54,11 @@ def read_price(name: str, text: str | None) -> float | None:
 def read_config(environ: Mapping[str, str] | None = None) -> DashboardConfig:
     """Build the settings from the environment, which `kvpulse dashboard` fills from its flags."""
     environ = os.environ if environ is None else environ
+    token_file = environ.get(TOKEN_FILE_VARIABLE)
     return DashboardConfig(
         store=environ.get(STORE_VARIABLE) or str(default_store(environ)),
         agent_url=environ.get(AGENT_VARIABLE) or None,
+        token_file=Path(token_file).expanduser() if token_file else None,
         price_per_hour=read_price(PRICE_VARIABLE, environ.get(PRICE_VARIABLE)),
         currency=environ.get(CURRENCY_VARIABLE) or "USD",
     )

@@ -43,6 +43,7 @@ from dashboard.frames.status import Facts, Status, is_stale, status_of
 from dashboard.frames.strip import STRIP_METRICS, StripFacts, Tile, strip_of
 from dashboard.frames.tenants import largest
 from dashboard.frames.timeline import Timeline, timeline_of
+from dashboard.saved import SavedData
 
 if TYPE_CHECKING:
     from agent.block_map import BlockMap
@@ -86,6 +87,7 @@ class Data:
     def __init__(self, reads: Reads, config: DashboardConfig) -> None:
         self._reads = reads
         self.config = config
+        self.saved = SavedData(reads)
 
     def engines(self) -> list[EngineRow]:
         """Return the newest run of every engine."""

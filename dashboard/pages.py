@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from dashboard.page import Page
-from dashboard.views import block_map, overview, requests, sharing, telemetry, tenants
+from dashboard.views import baselines, block_map, overview, requests, sharing, telemetry, tenants
 
 
 class PageEntry(NamedTuple):
@@ -21,5 +21,6 @@ PAGES: Final = (
     PageEntry("requests", "Requests", requests.draw),
     PageEntry("sharing", "Sharing", sharing.draw),
     PageEntry("tenants", "Tenants", tenants.draw),
+    PageEntry("baselines", "Baselines", baselines.draw),
     PageEntry("telemetry", "Telemetry health", telemetry.draw),
 )

@@ -113,6 +113,45 @@ CSS: Final = """
 .kv-facts .name { font-size: .76rem; opacity: .7; }
 .kv-facts i { opacity: .6; }
 .kv-legend b { font-weight: 620; }
+.kv-table { font-size: .88rem; font-variant-numeric: tabular-nums; }
+.kv-judged { display: grid; gap: .1rem .9rem; align-items: center; padding: .4rem 0;
+  grid-template-columns: minmax(0, 1.5fr) repeat(3, minmax(0, .8fr)) minmax(0, 2.2fr) 5.2rem;
+  border-top: 1px solid color-mix(in srgb, currentColor 12%, transparent); }
+.kv-judged.head { font-size: .78rem; border-top: 0; }
+.kv-judged.head span { opacity: .74; overflow-wrap: anywhere; }
+.kv-judged .ends { display: flex; justify-content: space-between; }
+.kv-judged .ends i { font-style: normal; }
+.kv-judged > span:nth-child(-n+4) { text-align: right; }
+.kv-judged > b { font-weight: 600; }
+.kv-judged > :first-child { text-align: left !important; }
+.kv-judged .notes { grid-column: 1 / -1; font-size: .78rem; opacity: .74; }
+.kv-answer { justify-self: start; padding: .05rem .5rem; border-radius: 99px; font-size: .8rem;
+  border: 1px solid color-mix(in srgb, currentColor 30%, transparent); }
+.kv-answer.worse { background: #dc2626; border-color: #dc2626; color: #fff; }
+.kv-answer.better { background: #047857; border-color: #047857; color: #fff; }
+.kv-answer.unknown { border-style: dashed; }
+.kv-scale { position: relative; height: 1.1rem; --tone: #64748b; }
+.kv-scale i { position: absolute; top: 0; bottom: 0; }
+.kv-scale .floor { background: color-mix(in srgb, currentColor 9%, transparent); }
+.kv-scale .zero { left: 50%;
+  border-left: 1px solid color-mix(in srgb, currentColor 45%, transparent); }
+.kv-scale .interval { top: .35rem; bottom: .35rem; min-width: 3px; border-radius: 2px;
+  background: var(--tone); }
+.kv-scale .point { width: 0; border-left: 3px solid var(--tone); top: .1rem; bottom: .1rem;
+  margin-left: -1.5px; }
+.kv-scale.worse { --tone: #dc2626; }
+.kv-scale.better { --tone: #059669; }
+.kv-scale.none { border-bottom: 1px dashed color-mix(in srgb, currentColor 25%, transparent);
+  height: .55rem; align-self: start; }
+.kv-beside { width: 100%; border-collapse: collapse; font-size: .84rem; table-layout: fixed;
+  font-variant-numeric: tabular-nums; }
+.kv-beside th, .kv-beside td { text-align: left; padding: .25rem .6rem .25rem 0; font-weight: 400;
+  vertical-align: top; overflow-wrap: anywhere; border: 0;
+  border-top: 1px solid color-mix(in srgb, currentColor 12%, transparent); }
+.kv-beside thead td, .kv-beside th { opacity: .78; }
+.kv-beside thead th, .kv-beside thead td { border-top: 0; }
+.kv-beside .differs td { font-weight: 650;
+  color: color-mix(in srgb, #d97706 72%, currentColor); }
 .stElementContainer:has(.kv-title) { display: none; }
 .kv-title { font-size: 1.25rem; font-weight: 650; }
 @media (max-width: 640px) {
@@ -120,6 +159,12 @@ CSS: Final = """
   .kv-strip { grid-template-columns: repeat(2, minmax(0, 1fr)); }
   .kv-tile:last-child:nth-child(odd) { grid-column: 1 / -1; }
   .kv-tile .value { font-size: 1.15rem; }
+  .kv-judged { grid-template-columns: repeat(3, minmax(0, 1fr)) 5.2rem; }
+  .kv-judged > :first-child { grid-column: 1 / 4; }
+  .kv-judged > .kv-answer, .kv-judged.head > :last-child { grid-column: 4; grid-row: 1;
+    justify-self: end; }
+  .kv-judged .kv-scale, .kv-judged .ends { grid-column: 1 / -1; }
+  .kv-judged > span:nth-child(-n+4) { text-align: left; }
 }
 </style>
 """

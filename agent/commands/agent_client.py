@@ -1,88 +1,13 @@
-"""Ask the running agent over its HTTP API, as a command does."""
+"""The options that say where the agent is, for the commands that ask it."""
 
 import argparse
-import json
 import os
-import urllib.error
-import urllib.request
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Final
-from urllib.parse import quote, urlencode, urlsplit
 
+from agent.api_client import AGENT_VARIABLE, AgentClient, checked_url
 from agent.config import load_config
-from agent.errors import AgentUnreachable, ConfigError, RefusedByAgent
 from agent.http.access_token import read_token
 
-TIMEOUT_SECONDS: Final = 60.0
-MOST_ANSWER_BYTES: Final = 16 << 20
-AGENT_VARIABLE: Final = "KVPULSE_AGENT"
-SERVER_TROUBLE: Final = 500
-
-
-@dataclass(frozen=True, slots=True)
-class AgentClient:
-    """Where the agent answers, and the token that it wants."""
-
-    url: str
-    token: str | None = None
-
-    def get(self, *path: str, **query: object) -> dict[str, object]:
-        """Ask for a path; a query's None values are left out.
-
-        Raises:
-            AgentUnreachable: Nobody answers, or not as an agent does.
-            RefusedByAgent: It says no; the text is its own.
-        """
-        asked = urlencode({name: value for name, value in query.items() if value is not None})
-        return self._ask("GET", path, suffix=f"?{asked}" if asked else "")
-
-    def post(self, *path: str, body: Mapping[str, object]) -> dict[str, object]:
-        """Send an object; raises as `get` does."""
-        return self._ask("POST", path, body=json.dumps(body).encode())
-
-    def delete(self, *path: str) -> dict[str, object]:
-        """Delete what a path names; raises as `get` does."""
-        return self._ask("DELETE", path)
-
-    def _ask(
-        self, method: str, path: tuple[str, ...], *, suffix: str = "", body: bytes | None = None
-    ) -> dict[str, object]:
-        where = f"{self.url}/{'/'.join(quote(part, safe='') for part in path)}{suffix}"
-        headers = {"accept": "application/json"}
-        if body is not None:
-            headers["content-type"] = "application/json"
-        if self.token is not None:
-            headers["authorization"] = f"Bearer {self.token}"
-        request = urllib.request.Request(where, data=body, headers=headers, method=method)
-        # No proxy: the agent is on this machine or on a network of one's own.
-        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-        try:
-            with opener.open(request, timeout=TIMEOUT_SECONDS) as answer:
-                return self._object(answer.read(MOST_ANSWER_BYTES + 1))
-        except urllib.error.HTTPError as error:
-            raise self._refusal(error) from error
-        except OSError as error:
-            raise AgentUnreachable(self.url, str(getattr(error, "reason", error))) from error
-
-    def _object(self, content: bytes) -> dict[str, object]:
-        try:
-            said = json.loads(content)
-        except (ValueError, RecursionError) as error:
-            raise AgentUnreachable(self.url, "what answers there is no kvpulse agent") from error
-        if not isinstance(said, dict):
-            raise AgentUnreachable(self.url, "what answers there is no kvpulse agent")
-        return said
-
-    def _refusal(self, error: urllib.error.HTTPError) -> AgentUnreachable | RefusedByAgent:
-        content = error.read(4_096)
-        try:
-            text = str(json.loads(content)["error"])
-        except (ValueError, RecursionError, KeyError, TypeError):
-            text = content.decode("utf-8", "replace").strip() or f"HTTP {error.code}"
-        if error.code >= SERVER_TROUBLE:
-            return AgentUnreachable(self.url, text)
-        return RefusedByAgent(text)
+__all__ = ["AgentClient", "add_agent_options", "client_of"]
 
 
 def add_agent_options(parser: argparse.ArgumentParser) -> None:
@@ -103,15 +28,6 @@ def client_of(arguments: argparse.Namespace) -> AgentClient:
     flags = {"token_file": arguments.token_file, "config": arguments.config}
     config = load_config(flags, os.environ)
     url = arguments.agent or os.environ.get(AGENT_VARIABLE) or f"http://127.0.0.1:{config.port}"
-    return AgentClient(_checked(url), read_token(config.token_file) if config.token_file else None)
-
-
-def _checked(url: str) -> str:
-    accepted = "an address such as http://127.0.0.1:9464"
-    try:
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname or parts.query:
-            raise ConfigError("--agent", url, accepted)
-    except ValueError as error:
-        raise ConfigError("--agent", url, accepted) from error
-    return url.rstrip("/")
+    return AgentClient(
+        checked_url(url), read_token(config.token_file) if config.token_file else None
+    )

@@ -46,6 +46,7 @@ def baseline_routes(desk: BaselineDesk) -> list[Route]:
                 said.get("name"),
                 engine=_engine(said.get("engine")),
                 last_seconds=_seconds(said.get("last_seconds")),
+                end_ns=_moment(said.get("end_ns")),
             )
         )
         return JSONResponse(stored_document(stored), status_code=201)
@@ -111,6 +112,12 @@ def _seconds(said: object) -> float:
     if not 0 < seconds <= 1e9:
         raise BaselineRefused("last_seconds: accepted is a number of seconds above 0")
     return seconds
+
+
+def _moment(said: object) -> int | None:
+    if said is None or (type(said) is int and 0 < said < 2**63):
+        return said
+    raise BaselineRefused("end_ns: accepted are whole nanoseconds since 1970, UTC")
 
 
 def _engine(said: object) -> str | None:

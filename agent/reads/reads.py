@@ -306,6 +306,17 @@ class Reads:
         with self._connection() as connection:
             return reads_incidents.read_incident_counts(connection)
 
+    def window_until(self, engine: str | None, seconds: float, end_ns: int) -> Side:
+        """Return an engine's window that ends at a moment of the past.
+
+        What cannot be had raises `BaselineRefused`; its text says what can.
+        """
+        with self._connection() as connection:
+            name = reads_windows.choose_engine(connection, engine)
+            reads_windows.check_is_past(connection, name, end_ns)
+            grid = reads_windows.window_grid(end_ns, seconds)
+            return reads_windows.read_side(connection, name, grid, "the window")
+
     def close(self) -> None:
         """Close every connection."""
         self._engine.dispose()

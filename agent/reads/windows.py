@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Final
 
 import numpy as np
@@ -37,6 +38,16 @@ def read_newest_ns(connection: Connection, engine: str) -> int:
     if newest is None:
         raise BaselineRefused(f"engine {engine!r} has recorded nothing yet: wait, then try again")
     return int(newest) - SETTLE_NS
+
+
+def check_is_past(connection: Connection, engine: str, end_ns: int) -> None:
+    """Refuse a moment of which an engine's rollups say nothing yet."""
+    newest_ns = read_newest_ns(connection, engine)
+    if end_ns > newest_ns:
+        known = datetime.fromtimestamp(newest_ns / NS, UTC)
+        raise BaselineRefused(
+            f"{engine!r} is recorded up to {known:%Y-%m-%d %H:%M:%S} UTC: choose an end before that"
+        )
 
 
 def choose_engine(connection: Connection, engine: str | None) -> str:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from agent.head_of_line import HeadOfLine
+from agent.reads.baselines import BaselineRow
 from agent.reads.broken_laws import BrokenLaw
 from agent.reads.gpus import GpuHistory, GpuSeries
 from agent.reads.models import (
@@ -295,6 +296,9 @@ class FakeReads:
     def leaks(self, run_key) -> list[Leak]:
         since = self.now_ns - 90 * SECOND
         return [Leak(40 + number, 121, since, None) for number in range(self.num_leaks)]
+
+    def baselines(self) -> list[BaselineRow]:
+        return []
 
     def close(self) -> None:
         """Nothing to close."""

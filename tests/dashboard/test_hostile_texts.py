@@ -23,7 +23,7 @@ def reads(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reads]:
 
 
 @pytest.mark.parametrize(
-    "path", ["overview", "block-map", "requests", "sharing", "tenants", "telemetry"]
+    "path", ["overview", "block-map", "requests", "sharing", "tenants", "baselines", "telemetry"]
 )
 def test_no_markup_of_an_engine_is_markup_of_a_page(
     monkeypatch: pytest.MonkeyPatch, reads: Reads, path: str

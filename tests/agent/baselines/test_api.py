@@ -1,11 +1,7 @@
 """Baselines over the agent's HTTP API and from the command line, on a real store."""
 
 import json
-import tempfile
-from functools import cache
-from pathlib import Path
 
-import numpy as np
 import pytest
 from sqlalchemy import text
 from starlette.testclient import TestClient
@@ -17,61 +13,9 @@ from agent.http.app import create_app
 from agent.http.server import start_http_server
 from agent.reads.reads import open_reads
 from agent.store.connection import open_for_writing, parse_address
-from agent.store.store import Store
 from tests.agent.factories_live import NOW_NS, view_of
-from tests.agent.factories_store import (
-    NS,
-    OFFSET,
-    SHAPE,
-    STREAM,
-    chunk,
-    delta,
-    empty_store,
-    latency,
-    progress,
-    rollup,
-)
-
-HOUR = 3600
-
-
-def record(path, *, first, seconds=2 * HOUR, inter_token_ns=50_000_000, seq=0, seed=1):
-    """Store ten-second rows of engine seconds [first, first + seconds)."""
-    source = np.random.default_rng(seed)
-    counters = dict.fromkeys(("retries", "rejected", "preempted", "recomputed_tokens"), 0)
-    counters |= {"cancelled": 0, "prefix_hit_tokens": 0, "allocate_failures": 0}
-    counters |= {"arrived": 10, "admitted": 10, "finished": 10, "steps": 100, "step_ns": NS}
-    counters |= {"prefill_tokens": 10_000, "decode_tokens": 500, "wait_quota_ns": 0}
-    counters |= {"wait_scheduler_ns": 0, "events_lost": 0}
-    rows, histograms = [], []
-    for second in range(first, first + seconds, 10):
-        wait = int(source.exponential(NS))
-        rows.append(rollup(10, second, **counters, wait_pool_ns=wait))
-        ttft = NS * source.lognormal(0, 0.5, 10)
-        gaps = inter_token_ns * source.lognormal(0, 0.1, 20)
-        histograms.append(latency(10, second, "ttft", ttft.astype(np.int64)))
-        histograms.append(latency(10, second, "inter_token", gaps.astype(np.int64)))
-    at_ns = (first + seconds + 3) * NS
-    with Store.open(path) as store:
-        change = delta(
-            seq + 1,
-            t_ns=at_ns,
-            rollups=tuple(rows),
-            latencies=tuple(histograms),
-            config={"max_batch": 16, "model": "m"},
-            chunks=() if seq else (chunk(0, 1),),
-        )
-        writer = store.writer(STREAM)
-        writer.commit(change, SHAPE, progress(seq + 1))
-        writer.release()
-
-
-@cache
-def recorded_store():
-    with tempfile.TemporaryDirectory() as folder:
-        path = empty_store(Path(folder))
-        record(path, first=0)
-        return Path(path).read_bytes()
+from tests.agent.factories_recorded import HOUR, record, recorded_store
+from tests.agent.factories_store import NS, OFFSET
 
 
 @pytest.fixture
@@ -191,6 +135,35 @@ def test_a_name_that_is_none_is_refused(client, name):
 @pytest.mark.parametrize("seconds", [0, -1, "x", 1e300, [], 8 * 86_400, 3])
 def test_a_window_that_cannot_be_is_refused(client, seconds):
     assert save(client, last_seconds=seconds).status_code == 400
+
+
+def test_a_window_that_ended_before_now_is_saved_as_it_was(client):
+    newest = save(client).json()
+    end_ns = newest["end_ns"] - HOUR // 2 * NS
+
+    saved = save(client, name="before", last_seconds=600, end_ns=end_ns)
+
+    assert saved.status_code == 201
+    assert saved.json()["end_ns"] == end_ns
+    assert saved.json()["start_ns"] == end_ns - 600 * NS
+    assert saved.json()["completeness"]["num_not_recorded"] == 0
+
+
+@pytest.mark.parametrize(
+    ("end_ns", "why"),
+    [
+        (2**62, "choose an end before that"),
+        ("yesterday", "accepted are whole nanoseconds"),
+        (True, "accepted are whole nanoseconds"),
+        (1.5e18, "accepted are whole nanoseconds"),
+        (HOUR * NS, "nothing was recorded in that window"),
+    ],
+)
+def test_a_window_that_ends_where_nothing_is_recorded_is_refused(client, end_ns, why):
+    answer = save(client, end_ns=end_ns)
+
+    assert answer.status_code == 400
+    assert why in answer.json()["error"]
 
 
 def test_a_name_that_is_taken_is_never_overwritten(client):
