@@ -5,11 +5,12 @@ import json
 import os
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 from agent.commands.exit_codes import ExitCode
 from agent.commands.moments import TIME_FORMS, joined, parse_duration, parse_moment
-from agent.config import load_config
+from agent.config import AgentConfig, load_config
 from agent.errors import ConfigError, StoreError
 from agent.reads.models import EngineRow, RunRow
 from agent.reads.reads import Reads, open_reads
@@ -27,10 +28,12 @@ MOST_SECONDS: Final = 6 * 3_600.0
 def main(argv: Sequence[str]) -> int:
     """Run `kvpulse doctor`."""
     arguments = _parser().parse_args(joined(list(argv), "--at"))
-    config = load_config({"store": arguments.store, "config": arguments.config}, os.environ)
+    config = load_config(
+        {name: getattr(arguments, name) for name in ("store", "targets", "config")}, os.environ
+    )
     seconds = _length(arguments.last)
     try:
-        found = _examine(config.store, arguments.engine, arguments.at, seconds)
+        found = _examine(config, arguments.engine, arguments.at, seconds)
     except StoreError as error:
         if not arguments.json:
             raise
@@ -61,6 +64,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--at", metavar="TIME", help=f"{TIME_FORMS}; default: the newest")
     parser.add_argument("--store", metavar="PATH|URL", help="default: the agent's store")
+    parser.add_argument(
+        "--targets", metavar="TEXT", help="such as 'ttft p99 2s'; default: the agent's"
+    )
     parser.add_argument("--config", metavar="FILE", help="TOML file with a table [agent]")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     return parser
@@ -73,13 +79,17 @@ def _length(text: str) -> float:
     return seconds
 
 
-def _examine(store: str, engine: str | None, at: str | None, seconds: float) -> list[Diagnosis]:
+def _examine(
+    config: AgentConfig, engine: str | None, at: str | None, seconds: float
+) -> list[Diagnosis]:
     """Return the diagnosis of every engine that was meant, the worst first."""
-    reads = open_reads(store)
+    reads = open_reads(config.store)
     try:
         rows = _chosen(reads.engines(), engine)
         found = [
-            examine(reads, question) for row in rows for question in _ask(reads, row, at, seconds)
+            examine(reads, replace(question, targets=config.targets))
+            for row in rows
+            for question in _ask(reads, row, at, seconds)
         ]
     finally:
         reads.close()

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from agent.head_of_line import HeadOfLine
 from agent.reads.models import GapRow, LatencySummary, Leak, RunState
+from agent.targets.attainment import Attainment
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +171,7 @@ class Facts:
     Attributes:
         waits: Waiting by cause, in sequence-seconds that passed in the window.
         latencies: By metric name of `agent.rollups.scalars.LATENCIES`; absent: no sample.
+        targets: How the engine does against the targets that were set, over windows that end here.
         missing: What is not known (a field's name), and why.
     """
 
@@ -186,6 +188,7 @@ class Facts:
     latencies: Mapping[str, LatencySummary] = field(default_factory=dict)
     tenants: tuple[TenantShare, ...] = ()
     past: Past | None = None
+    targets: tuple[Attainment, ...] = ()
     missing: Mapping[str, str] = field(default_factory=dict)
 
     @property
