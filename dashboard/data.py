@@ -44,6 +44,7 @@ from dashboard.frames.strip import STRIP_METRICS, StripFacts, Tile, strip_of
 from dashboard.frames.tenants import largest
 from dashboard.frames.timeline import Timeline, timeline_of
 from dashboard.saved import SavedData
+from dashboard.verdicts import VerdictData
 
 if TYPE_CHECKING:
     from agent.block_map import BlockMap
@@ -88,6 +89,7 @@ class Data:
         self._reads = reads
         self.config = config
         self.saved = SavedData(reads)
+        self.verdicts = VerdictData(reads, config.store)
 
     def engines(self) -> list[EngineRow]:
         """Return the newest run of every engine."""

@@ -24,6 +24,11 @@ def status_banner(status: Status) -> None:
     )
 
 
+def status_words(status: Status) -> str:
+    """Return a status as one line."""
+    return " · ".join((status.headline, *status.details))
+
+
 def tiles(strip: Sequence[Tile], *, columns: int) -> None:
     """Draw a strip, so many to a row where there is room; a tile without a value says why."""
     cells = "".join(tile_html(tile) for tile in strip)

@@ -27,6 +27,14 @@ WAIT_CAUSE_COLOURS: Final = {
     "tenant_quota": "#0891b2",
     "deferred": "#65a30d",
 }
+WHERE_COLOURS: Final = {
+    "pool": "#dc2626",
+    "pool_behind": "#f87171",
+    "scheduler": "#7c3aed",
+    "quota": "#0891b2",
+    "transfer": "#65a30d",
+    "prefill": "#0ea5e9",
+}
 PREFILL: Final = "#0ea5e9"
 DECODE: Final = ACTIVE
 QUANTILE_COLOURS: Final = {"p50": "#93c5fd", "p95": "#2563eb", "p99": "#db2777"}
@@ -89,6 +97,20 @@ CSS: Final = """
   background: color-mix(in srgb, var(--tone) 9%, transparent); }
 .kv-status b { font-size: 1.15rem; font-weight: 650; line-height: 1.35; display: block; }
 .kv-status span { font-size: .86rem; opacity: .82; overflow-wrap: anywhere; }
+.kv-verdict { border: 1px solid color-mix(in srgb, var(--tone) 45%, transparent);
+  border-left: 6px solid var(--tone); border-radius: 8px; padding: .7rem 1rem;
+  background: color-mix(in srgb, var(--tone) 8%, transparent); overflow-wrap: anywhere; }
+.kv-verdict .over { font-size: .82rem; }
+.kv-verdict .over b { text-transform: uppercase; letter-spacing: .04em; }
+.kv-verdict .said { font-size: 1.3rem; font-weight: 650; line-height: 1.35;
+  margin: .15rem 0 .4rem; }
+.kv-verdict .do { display: grid; grid-template-columns: 6.2rem 1fr; font-size: .88rem;
+  padding: .15rem 0; line-height: 1.5; }
+.kv-verdict .do i { font-style: normal; opacity: .74; }
+.kv-verdict ul { margin: 0; padding: 0; list-style: none; }
+.kv-verdict em { font-style: normal; font-weight: 600; border-bottom: 2px solid var(--tone); }
+.kv-verdict.calm { border-width: 0 0 0 6px; padding: .3rem .9rem; font-size: .88rem; }
+.kv-verdict.calm span { opacity: .82; }
 .kv-strip { display: grid; gap: .6rem;
   grid-template-columns: repeat(var(--columns), minmax(0, 1fr)); }
 @media (max-width: 1100px) {
@@ -143,6 +165,16 @@ CSS: Final = """
 .kv-scale.better { --tone: #059669; }
 .kv-scale.none { border-bottom: 1px dashed color-mix(in srgb, currentColor 25%, transparent);
   height: .55rem; align-self: start; }
+.kv-where { display: grid; gap: .35rem .7rem; align-items: center; font-size: .84rem;
+  grid-template-columns: fit-content(30%) 1fr fit-content(25%);
+  font-variant-numeric: tabular-nums; }
+.kv-where .bar { display: flex; height: 1.3rem; border-radius: 4px; overflow: hidden;
+  background: color-mix(in srgb, currentColor 7%, transparent); }
+.kv-where .bar i { background: var(--tone); }
+.kv-where span { overflow-wrap: anywhere; }
+.kv-beside th i { display: inline-block; width: .7rem; height: .7rem; border-radius: 3px;
+  margin-right: .4rem; background: var(--tone); }
+.kv-beside tfoot td, .kv-beside tfoot th { font-weight: 650; opacity: 1; }
 .kv-beside { width: 100%; border-collapse: collapse; font-size: .84rem; table-layout: fixed;
   font-variant-numeric: tabular-nums; }
 .kv-beside th, .kv-beside td { text-align: left; padding: .25rem .6rem .25rem 0; font-weight: 400;
@@ -159,6 +191,8 @@ CSS: Final = """
   .kv-strip { grid-template-columns: repeat(2, minmax(0, 1fr)); }
   .kv-tile:last-child:nth-child(odd) { grid-column: 1 / -1; }
   .kv-tile .value { font-size: 1.15rem; }
+  .kv-verdict .do { grid-template-columns: 1fr; }
+  .kv-verdict .said { font-size: 1.12rem; }
   .kv-judged { grid-template-columns: repeat(3, minmax(0, 1fr)) 5.2rem; }
   .kv-judged > :first-child { grid-column: 1 / 4; }
   .kv-judged > .kv-answer, .kv-judged.head > :last-child { grid-column: 4; grid-row: 1;

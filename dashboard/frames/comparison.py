@@ -60,6 +60,33 @@ class Beside:
 
 
 @dataclass(frozen=True, slots=True)
+class WherePart:
+    """One part of the mean TTFT on both sides, in words, and its width on the bars in percent."""
+
+    name: str
+    label: str
+    first: str
+    second: str
+    change: str
+    first_width: float
+    second_width: float
+
+
+@dataclass(frozen=True, slots=True)
+class WhereView:
+    """In which waits the mean TTFT changed.
+
+    Attributes:
+        total: The mean itself: what the parts add up to.
+        note: Over how many requests; or why there is no answer.
+    """
+
+    parts: tuple[WherePart, ...]
+    total: WherePart | None
+    note: str
+
+
+@dataclass(frozen=True, slots=True)
 class ComparisonView:
     """All that a page shows of a comparison.
 
@@ -75,6 +102,7 @@ class ComparisonView:
     judged: tuple[Judged, ...]
     reach: float
     shown: tuple[Beside, ...]
+    where: WhereView
     windows: tuple[Beside, ...]
     traffic: tuple[Beside, ...]
     configuration: tuple[Beside, ...]
@@ -105,6 +133,7 @@ def comparison_view(document: Document) -> ComparisonView:
             )
             for one in document["shown"]
         ),
+        where=where_view(document["where"]),
         windows=windows(first, second),
         traffic=traffic(document),
         configuration=tuple(
@@ -189,6 +218,32 @@ def bar(metric: Document, reach: float) -> Bar | None:
 
     return Bar(
         place(low), place(high), place(metric["change"]), place(-(floor or 0)), place(floor or 0)
+    )
+
+
+def where_view(where: Document) -> WhereView:
+    """Return the split of the mean TTFT; both bars have one scale, the longer side's total."""
+    total = where["total"]
+    if total is None:
+        return WhereView((), None, f"Not available: {where['why_not']}.")
+    longest = max(total["first"], total["second"])
+    numbers = (count(where[side]["num_requests"]) for side in ("first", "second"))
+    note = "Exact, over {} and {} requests; the parts add up to the mean.".format(*numbers)
+    parts = tuple(where_part(part, longest) for part in where["parts"])
+    return WhereView(parts, where_part(total, longest), note)
+
+
+def where_part(part: Document, longest: float) -> WherePart:
+    """Return one part in words and widths."""
+    first, second = part["first"], part["second"]
+    return WherePart(
+        name=str(part["name"]),
+        label=capitalised(part["label"]),
+        first=seconds(first),
+        second=seconds(second),
+        change=signed(part["change"], "s"),
+        first_width=100 * first / longest if longest else 0.0,
+        second_width=100 * second / longest if longest else 0.0,
     )
 
 

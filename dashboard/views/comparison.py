@@ -5,8 +5,9 @@ from collections.abc import Sequence
 import streamlit as st
 
 from dashboard.formats import plain, ratio
-from dashboard.frames.comparison import Beside, ComparisonView, Judged
+from dashboard.frames.comparison import Beside, ComparisonView, Judged, WherePart, WhereView
 from dashboard.pieces import small, status_banner
+from dashboard.theme import UNKNOWN, WHERE_COLOURS
 
 NO_BAR = '<div class="kv-scale none"></div>'
 
@@ -15,6 +16,7 @@ def draw_comparison(view: ComparisonView) -> None:
     """Draw the answer and all that it rests on."""
     status_banner(view.status)
     draw_judged(view)
+    draw_where(view)
     left, right = st.columns(2, gap="medium")
     with left:
         draw_beside("Traffic", view, view.traffic)
@@ -65,6 +67,49 @@ def scale_html(one: Judged) -> str:
         for name, low, high in spans
     )
     return f'<div class="kv-scale {plain(one.answer)}"><i class="zero"></i>{parts}</div>'
+
+
+def draw_where(view: ComparisonView) -> None:
+    """Draw a bar for each side's mean TTFT, split into waits, and the same as numbers."""
+    st.markdown("**Where the mean time to first token went**")
+    where = view.where
+    if where.total is not None:
+        bars = bar_html(view.first, where.total.first, [p.first_width for p in where.parts], where)
+        bars += bar_html(
+            view.second, where.total.second, [p.second_width for p in where.parts], where
+        )
+        st.html(f'<div class="kv-where">{bars}</div>')
+        st.html(where_table(view))
+    small(where.note)
+
+
+def bar_html(side: str, total: str, widths: Sequence[float], where: WhereView) -> str:
+    """Return one side's bar with its name before it and its sum after it."""
+    parts = "".join(
+        f'<i style="--tone:{WHERE_COLOURS.get(part.name, UNKNOWN)};width:{width:.2f}%"></i>'
+        for part, width in zip(where.parts, widths, strict=True)
+    )
+    return f'<span>{plain(side)}</span><div class="bar">{parts}</div><span>{plain(total)}</span>'
+
+
+def where_table(view: ComparisonView) -> str:
+    """Return the parts as numbers; the last line is their sum."""
+    names = "".join(f"<td>{plain(name)}</td>" for name in (view.first, view.second, "Change"))
+    head = f"<tr><th></th>{names}</tr>"
+    body = "".join(where_row(part) for part in view.where.parts)
+    total = where_row(view.where.total) if view.where.total else ""
+    return (
+        f'<table class="kv-beside"><thead>{head}</thead><tbody>{body}</tbody>'
+        f"<tfoot>{total}</tfoot></table>"
+    )
+
+
+def where_row(part: WherePart) -> str:
+    """Return one part's line, with its colour."""
+    colour = WHERE_COLOURS.get(part.name)
+    dot = f'<i style="--tone:{colour}"></i>' if colour else ""
+    cells = "".join(f"<td>{plain(text)}</td>" for text in (part.first, part.second, part.change))
+    return f"<tr><th>{dot}{plain(part.label)}</th>{cells}</tr>"
 
 
 def draw_beside(title: str, view: ComparisonView, rows: Sequence[Beside]) -> None:

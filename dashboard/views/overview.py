@@ -12,14 +12,18 @@ from dashboard.data import EngineState
 from dashboard.formats import count, ratio, seconds
 from dashboard.frames.marks import Marks
 from dashboard.frames.series import Window
+from dashboard.frames.verdict import verdict_view
 from dashboard.page import Page, live_part, wall_ns
 from dashboard.pieces import (
     chart,
     identity_line,
     provenance_line,
+    small,
     status_banner,
+    status_words,
     tiles,
 )
+from dashboard.views.verdict import draw_verdict
 
 NO_SAMPLES = "No samples in this window: choose a longer one, or check Telemetry health."
 
@@ -40,7 +44,7 @@ def body(page: Page) -> None:
         return
     engine = state.engine
     window = page.data.window(engine, page.window_seconds)
-    status_banner(state.status)
+    draw_judgement(page, state)
     provenance_line(page.data.provenance(engine, window, wall_ns()))
     tiles(page.data.strip(engine, window), columns=7)
     marks = page.data.marks(engine, window)
@@ -48,6 +52,20 @@ def body(page: Page) -> None:
     draw_pressure(page, engine, window, marks)
     draw_latencies(page, engine, window, marks)
     identity_line(engine)
+
+
+def draw_judgement(page: Page, state: EngineState) -> None:
+    """Draw the verdict, and what is recorded just now: a banner only where nothing is wrong."""
+    diagnosis = page.data.verdicts.now(page.run_key)
+    if diagnosis is None:
+        status_banner(state.status)
+        return
+    view = verdict_view(diagnosis)
+    draw_verdict(view, key="now")
+    if view.is_calm:
+        status_banner(state.status)
+    else:
+        small(f"Just now: {status_words(state.status)}")
 
 
 def engine_table(states: list[EngineState]) -> None:

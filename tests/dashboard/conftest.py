@@ -72,6 +72,14 @@ def fake_dashboard(browser) -> Iterator[Callable[..., str]]:
         yield serve
 
 
+@pytest.fixture(autouse=True)
+def nothing_kept():
+    """Forget the verdicts that a former test has asked for."""
+    import streamlit
+
+    streamlit.cache_data.clear()
+
+
 @pytest.fixture
 def app(monkeypatch, tmp_path):
     """Run the entry script with Streamlit's AppTest over a `FakeReads`, or over no store."""

@@ -77,6 +77,12 @@ class FakeReads:
             )
         return rows
 
+    def run(self, run_key) -> EngineRow | None:
+        return next((row for row in self.engines() if row.run_key == run_key), None)
+
+    def mean_prompt_tokens(self, run_key, start_ns, end_ns) -> float | None:
+        return 812.0 if self.measured else None
+
     def grid(self, start_ns: int, end_ns: int, max_points: int) -> tuple[np.ndarray, int]:
         span = (end_ns - start_ns) / SECOND
         tier = next(tier for tier in (1, 10, 60, 3600) if span / tier <= max_points)
@@ -112,6 +118,12 @@ class FakeReads:
             "active_block_ns": active * SECOND * tier,
             "events_stored": np.floor(busy * 900 * tier),
             "prefill_tokens": np.floor(busy * 900 * tier),
+            "decode_tokens": np.floor(busy * 200 * tier),
+            "steps": np.full(len(t_ns), 20.0 * tier),
+            "admitted": np.floor(busy * 5 * tier),
+            "compute_ns": np.full(len(t_ns), 0.6 * SECOND * tier),
+            "running": np.floor(busy * 33),
+            "waiting": np.full(len(t_ns), float(self.waiting)),
         }
         if self.shares:
             known |= {
@@ -145,6 +157,8 @@ class FakeReads:
     def latency_summary(self, run_key, metric, start_ns, end_ns) -> LatencySummary | None:
         if not self.measured:
             return None
+        if metric == "inter_token":
+            return LatencySummary(9_200, 276.0, 0.02, 0.028, 0.064, 0.12, 0.3)
         return LatencySummary(1840, 900.0, 0.05, 0.241, 1.82, 3.4, 5.1)
 
     def labelled(self, run_key, family, start_ns, end_ns, max_points=2000) -> LabelledSeries:

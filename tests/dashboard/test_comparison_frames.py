@@ -7,7 +7,13 @@ import pytest
 
 from agent.baselines.compare import compare
 from agent.baselines.document import comparison_document
-from dashboard.frames.comparison import amount, comparison_view, signed, window_words
+from dashboard.frames.comparison import (
+    amount,
+    comparison_view,
+    signed,
+    where_view,
+    window_words,
+)
 from dashboard.frames.status import Tone
 from tests.agent.factories_baselines import series, side
 
@@ -135,3 +141,39 @@ def test_a_window_over_midnight_names_both_days():
 
     assert window_words(start, start + 3600 * 10**9).count("2026-09-21") == 1
     assert "2026-09-22" in window_words(start, start + 86_400 * 10**9)
+
+
+def where_document(first, second):
+    """Return a split of two parts, in seconds per request."""
+    names = (("pool", "wait for blocks"), ("prefill", "admission to first token"))
+    parts = [
+        {"name": name, "label": label, "first": a, "second": b, "change": b - a}
+        for (name, label), a, b in zip(names, first, second, strict=True)
+    ]
+    a, b = sum(first), sum(second)
+    total = {"name": "ttft", "label": "mean TTFT", "first": a, "second": b, "change": b - a}
+    sides = {"first": {"num_requests": 14_400}, "second": {"num_requests": 14_412}}
+    return {"total": total, "parts": parts, "why_not": "", **sides}
+
+
+def test_both_bars_of_where_the_time_went_have_the_longer_side_s_scale():
+    view = where_view(where_document((0.0, 0.1), (0.2, 0.1)))
+
+    assert [(part.first_width, round(part.second_width, 2)) for part in view.parts] == [
+        (0, 66.67),
+        (pytest.approx(33.33, abs=0.01), 33.33),
+    ]
+    assert (view.total.first, view.total.second, view.total.change) == (
+        "100 ms",
+        "300 ms",
+        "+200 ms",
+    )
+    assert view.parts[0].change == "+200 ms"
+    assert "14\u202f400 and 14\u202f412 requests" in view.note
+
+
+def test_where_the_time_went_says_why_it_is_not_known():
+    view = view_of(side(series(1, num=30)), side(series(2, num=30))).where
+
+    assert view.parts == ()
+    assert view.note.startswith("Not available: ")

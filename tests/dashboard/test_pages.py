@@ -116,13 +116,40 @@ def test_several_engines_are_listed_worst_first(app):
     assert page.dataframe[0].value["Engine"].tolist() == ["llm-0", "llm-1", "llm-2"]
 
 
-def test_the_overview_names_a_leak_before_anything_else(app):
-    page = app(FakeReads(num_leaks=3))
+def test_the_overview_begins_with_the_verdict_its_evidence_and_what_to_do(app):
+    said = texts(app(FakeReads(num_leaks=3)))
 
-    assert (
-        "<b>3 blocks are still active after their owner ended: references never released</b>"
-        in texts(page)
-    )
+    verdict = said[: said.index("Just now: ")]
+    assert "<b>pool leak</b> · high confidence · 60 s up to " in verdict
+    assert "References never released: 3 blocks of ended sequences 121" in verdict
+    assert "<li>3 blocks leaked: 40, 41, 42</li>" in verdict
+    assert "<b>fix code</b> · Find the path by which" in verdict
+    assert "**Means** blocks are active although their sequences have ended" in said
+    assert "Just now: 3 blocks are still active after their owner ended" in said
+
+
+def test_a_healthy_engine_has_a_verdict_of_one_line(app):
+    said = texts(app(FakeReads(waiting=0)))
+
+    calm = said[: said.index("</div>")]
+    assert '<div class="kv-verdict calm"' in calm
+    assert "<b>healthy</b>" in calm
+    assert "Just now" not in said
+    assert "What to do" not in said
+
+
+def test_a_verdict_over_old_values_says_that_they_are_not_of_now(app):
+    said = texts(app(FakeReads(commit_age_seconds=754)))
+
+    assert "<b>telemetry incomplete</b>" in said
+    assert "Nothing has been stored for 754 s; what is known ends at" in said
+
+
+def test_too_little_data_is_unknown_and_says_what_is_missing(app):
+    said = texts(app(FakeReads(measured=False)))
+
+    assert "<b>unknown</b> · low confidence" in said
+    assert "Nothing is stored of this window" in said
 
 
 def test_a_missing_price_is_an_empty_tile_with_its_reason(app):
