@@ -14,6 +14,8 @@ from urllib.parse import urlsplit
 from agent.byte_size import parse_bytes
 from agent.errors import ConfigError
 from agent.price import Price
+from agent.targets.target import ACCEPTED as ACCEPTED_TARGETS
+from agent.targets.target import Target, parse_targets
 from kvpulse.paths import journal_dir, store_path
 
 LOG_LEVELS: Final = ("debug", "info", "warning", "error")
@@ -44,6 +46,7 @@ class AgentConfig:
     currency: str = "USD"
     otlp_endpoint: str | None = None  # where OpenTelemetry metrics are pushed to
     otlp_seconds: float = 15.0  # between two pushes
+    targets: tuple[Target, ...] = ()  # how fast users are to be served
 
     @property
     def price(self) -> Price | None:
@@ -159,6 +162,13 @@ def _http_address(found: Found) -> str:
     return found.text
 
 
+def _targets(found: Found) -> tuple[Target, ...]:
+    targets = parse_targets(found.text)
+    if targets is None:
+        raise ConfigError(found.where, found.text, ACCEPTED_TARGETS)
+    return targets
+
+
 def _price(found: Found) -> float:
     return _number(found, float, 0, 1_000_000, "a number from 0 to 1000000, such as 2.49")
 
@@ -225,6 +235,7 @@ _PARSERS: Final[dict[str, Callable[[Found], object]]] = {
     "currency": _currency,
     "otlp_endpoint": _http_address,
     "otlp_seconds": _seconds,
+    "targets": _targets,
     "store_budget": _budget,
     "prune_seconds": _seconds,
     "watch_seconds": _watch_seconds,

@@ -12,6 +12,7 @@ from agent.exhaustion import Exhaustion
 from agent.gpus import GpuReading
 from agent.ledger.delta import LiveState
 from agent.reads.models import Fingerprint, RunState
+from agent.targets.attainment import Attainment
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +57,7 @@ class LiveSnapshot:
     commits: int = 0
     commit_seconds: float = 0.0  # spent in store transactions since the start
     gpus: GpuReading | None = None  # None: nobody looked
+    targets: Mapping[str, tuple[Attainment, ...]] = field(default_factory=dict)  # by engine
 
 
 class LiveView:
@@ -106,6 +108,12 @@ class LiveView:
         """Show what the GPUs were just seen doing."""
         with self._lock:
             self._snapshot = replace(self._snapshot, gpus=reading)
+
+    def note_targets(self, engine: str, attainments: tuple[Attainment, ...]) -> None:
+        """Show how an engine does against its targets."""
+        with self._lock:
+            targets = {**self._snapshot.targets, engine: attainments}
+            self._snapshot = replace(self._snapshot, targets=targets)
 
     def note_store(self, *, writable: bool) -> None:
         """State whether the last transaction could be committed."""

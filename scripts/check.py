@@ -15,6 +15,7 @@ CHECKS: dict[str, list[str]] = {
     "types": [str(BIN / "mypy"), "--no-error-summary"],
     "imports": [str(BIN / "lint-imports"), "--no-logo"],
     "boards": [sys.executable, "-m", "grafana.generate", "--check"],
+    "alerts": [sys.executable, "-m", "grafana.alerts", "--check"],
     "metrics page": [sys.executable, "-m", "agent.metrics.page", "--check"],
 }
 

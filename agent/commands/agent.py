@@ -38,6 +38,7 @@ from agent.store.connection import StoreAddress
 from agent.store.gpu_history import GpuHistory
 from agent.store.keeper import StoreKeeper
 from agent.store.store import Store
+from agent.targets.watch import LOOK_SECONDS, TargetWatch
 
 LOGGER: Final = logging.getLogger("agent")
 STOPPING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -47,7 +48,7 @@ def main(argv: Sequence[str]) -> int:
     """Run `kvpulse agent`."""
     arguments = _parser().parse_args(argv)
     flags = ("journal", "store", "host", "port", "token_file", "log_level", "store_budget")
-    names = (*flags, "config")
+    names = (*flags, "targets", "config")
     config = load_config({name: getattr(arguments, name) for name in names}, os.environ)
     token = read_token(config.token_file) if config.token_file else None
     _log_to_stderr(config.log_level)
@@ -97,6 +98,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--log-level", metavar="LEVEL", help="debug, info, warning or error")
     parser.add_argument(
         "--store-budget", metavar="SIZE", help="the oldest detail goes beyond it (default 8GiB)"
+    )
+    parser.add_argument(
+        "--targets", metavar="TEXT", help="how fast users are to be served, such as 'ttft p99 2s'"
     )
     parser.add_argument("--config", metavar="FILE", help="TOML file with a table [agent]")
     parser.add_argument(
@@ -187,7 +191,9 @@ def _beside(
     """Judge the engines for as long as we follow; look at GPUs and push, where that is wanted."""
     limit = OncePerHour(time.monotonic)
     with ExitStack() as stack:
-        watch = IncidentWatch(config.store, view, board, limit, journal=config.journal)
+        watch = IncidentWatch(
+            config.store, view, board, limit, journal=config.journal, targets=config.targets
+        )
         stack.callback(watch.close)
         stack.enter_context(Periodic("incidents", watch.look, pause_seconds=config.watch_seconds))
         if config.gpus != "off":
@@ -195,6 +201,10 @@ def _beside(
             stack.callback(history.close)
             look = GpuWatch(NvmlSource(), view, limit, history).look
             stack.enter_context(Periodic("gpus", look, pause_seconds=config.gpu_seconds))
+        if config.targets:
+            targets = TargetWatch(config.store, view, config.targets, limit)
+            stack.callback(targets.close)
+            stack.enter_context(Periodic("targets", targets.look, pause_seconds=LOOK_SECONDS))
         if config.otlp_endpoint is not None:
             push = OtlpPush(config.otlp_endpoint, view, limit).push
             stack.enter_context(Periodic("otlp", push, pause_seconds=config.otlp_seconds))

@@ -5,12 +5,13 @@ import json
 import os
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 from agent.commands.doctor_url import Looks, examine_page
 from agent.commands.exit_codes import ExitCode
 from agent.commands.moments import TIME_FORMS, joined, parse_duration, parse_moment
-from agent.config import load_config
+from agent.config import AgentConfig, load_config
 from agent.errors import ConfigError, PageUnreachable, PageUnreadable, StoreError
 from agent.reads.models import EngineRow, RunRow
 from agent.reads.reads import Reads, open_reads
@@ -33,10 +34,12 @@ def main(argv: Sequence[str]) -> int:
     arguments = _parser().parse_args(joined(list(argv), "--at"))
     if arguments.url is not None:
         return _of_page(arguments, Looks())
-    config = load_config({"store": arguments.store, "config": arguments.config}, os.environ)
+    config = load_config(
+        {name: getattr(arguments, name) for name in ("store", "targets", "config")}, os.environ
+    )
     seconds = _length(arguments.last)
     try:
-        found = _examine(config.store, arguments.engine, arguments.at, seconds)
+        found = _examine(config, arguments.engine, arguments.at, seconds)
     except StoreError as error:
         if not arguments.json:
             raise
@@ -108,6 +111,9 @@ def _parser() -> argparse.ArgumentParser:
         "--max-num-seqs", metavar="N", help="with --url: sequences that may run at once"
     )
     parser.add_argument("--store", metavar="PATH|URL", help="default: the agent's store")
+    parser.add_argument(
+        "--targets", metavar="TEXT", help="such as 'ttft p99 2s'; default: the agent's"
+    )
     parser.add_argument("--config", metavar="FILE", help="TOML file with a table [agent]")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     return parser
@@ -120,13 +126,17 @@ def _length(text: str) -> float:
     return seconds
 
 
-def _examine(store: str, engine: str | None, at: str | None, seconds: float) -> list[Diagnosis]:
+def _examine(
+    config: AgentConfig, engine: str | None, at: str | None, seconds: float
+) -> list[Diagnosis]:
     """Return the diagnosis of every engine that was meant, the worst first."""
-    reads = open_reads(store)
+    reads = open_reads(config.store)
     try:
         rows = _chosen(reads.engines(), engine)
         found = [
-            examine(reads, question) for row in rows for question in _ask(reads, row, at, seconds)
+            examine(reads, replace(question, targets=config.targets))
+            for row in rows
+            for question in _ask(reads, row, at, seconds)
         ]
     finally:
         reads.close()

@@ -11,6 +11,7 @@ from typing import Final
 from agent.live_view import LiveEngine
 from agent.reads.models import RunState
 from agent.reads.reads import Reads
+from agent.targets.target import Target
 from agent.triage.doctor import examine
 from agent.triage.gather import Question
 from agent.triage.incidents import (
@@ -46,8 +47,11 @@ class Written:
 class RunWatch:
     """The incidents of one run, as far as they are known; for one thread."""
 
-    def __init__(self, run_key: int, open_incidents: list[Incident]) -> None:
+    def __init__(
+        self, run_key: int, open_incidents: list[Incident], targets: tuple[Target, ...] = ()
+    ) -> None:
         self.run_key = run_key
+        self._targets = targets
         self.is_over = False  # judged for the last time
         self.diagnosis: Diagnosis | None = None
         self._tracker = IncidentTracker()
@@ -79,7 +83,13 @@ class RunWatch:
         if run is None:
             return []
         now_ns = max(self._now_ns, _run_now_ns(live, wall_ns))
-        question = Question(run, seconds=WINDOW_SECONDS, past_seconds=PAST_SECONDS, now_ns=wall_ns)
+        question = Question(
+            run,
+            seconds=WINDOW_SECONDS,
+            past_seconds=PAST_SECONDS,
+            now_ns=wall_ns,
+            targets=self._targets,
+        )
         past = self._past_of(reads, question, now_ns)
         self.diagnosis = examine(reads, replace(question, past=past))
         self._now_ns = now_ns

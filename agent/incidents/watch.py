@@ -26,6 +26,7 @@ from agent.reads.models import RunState
 from agent.reads.reads import Reads, open_reads
 from agent.store.connection import parse_address
 from agent.store.incidents import IncidentWriter
+from agent.targets.target import Target
 from agent.triage.incidents import Change, IncidentChange
 
 LOGGER: Final = logging.getLogger(__name__)
@@ -51,6 +52,7 @@ class IncidentWatch:
         log_limit: OncePerHour,
         *,
         journal: Path,
+        targets: Sequence[Target] = (),
         listeners: Sequence[IncidentListener] = (),
         wall_clock: Callable[[], int] = time.time_ns,
     ) -> None:
@@ -59,6 +61,7 @@ class IncidentWatch:
         self._board = board
         self._log_limit = log_limit
         self._journal = journal
+        self._targets = tuple(targets)
         self._listeners = tuple(listeners)
         self._wall_clock = wall_clock
         self._reads: Reads | None = None
@@ -98,7 +101,7 @@ class IncidentWatch:
             self._keep(live.engine, watch, watch.retry())
         if watch is None or is_another:
             stored = self._open().open_incidents(live.run_key)
-            watch = RunWatch(live.run_key, [each.incident for each in stored])
+            watch = RunWatch(live.run_key, [each.incident for each in stored], self._targets)
             self._runs[live.engine] = watch
             self._show(live, watch)
         if not watch.is_over:

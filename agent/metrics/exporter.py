@@ -24,6 +24,7 @@ from agent.metrics.incidents import IncidentCollector
 from agent.metrics.metric import Metric, MetricKind
 from agent.metrics.sample import Sample
 from agent.metrics.table import ENGINE_LABELS, TABLE
+from agent.metrics.targets import TargetCollector
 from agent.price import Price
 from agent.rollups.rebucket import Bucketed
 
@@ -69,6 +70,7 @@ def exporter_registry(
     registry.register(LiveCollector(view, wall_clock, price))
     registry.register(GpuCollector(view, wall_clock))
     registry.register(IncidentCollector(incidents or IncidentBoard(), wall_clock))
+    registry.register(TargetCollector(view, wall_clock))
     return registry
 
 

@@ -26,6 +26,7 @@ class Unit(StrEnum):
     WATTS = "watts"
     CURRENCY = "currency of the configuration"
     RATIO = "ratio, 0 to 1"
+    MULTIPLE = "multiple, from 0"
     EVENTS = "events"
     RECORDS = "records"
     COUNT = "count"

@@ -4,12 +4,13 @@ import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from agent.metrics.gpu import GPU_TABLE
 from agent.metrics.incidents import INCIDENT_TABLE
 from agent.metrics.metric import Metric, MetricKind
 from agent.metrics.table import ENGINE_LABELS, MAX_TENANTS, OTHER_TENANT, TABLE
+from agent.metrics.targets import TARGET_TABLE
 
 PAGE: Final = Path(__file__).parents[2] / "docs" / "metrics.md"
 INTRODUCTION: Final = f"""# Metrics
@@ -53,29 +54,48 @@ label of one. Missing is absent, never 0: `/api/status` says for each GPU and fi
 available. The store keeps a row per GPU and minute of the last 30 days (`gpu_samples`); the page
 Telemetry health shows them. `gpus = "off"` in the agent's configuration turns them off.
 """
-
-
 INCIDENT_TEXT: Final = """The agent judges each engine every ten seconds and keeps incidents
 ([incidents](incidents.md)). These metrics carry the engine's name and none of a model.
 """
+TARGET_TEXT: Final = """These are there where `targets` are set ([triage](triage.md#targets)), of
+engines that write. They carry the engine's name and none of a model.
+"""
+HEAD: Final = "| metric | kind | unit | labels | meaning |\n| --- | --- | --- | --- | --- |"
+
+
+class Section(NamedTuple):
+    """Metrics that do not carry the labels of the first table."""
+
+    title: str
+    text: str
+    metrics: tuple[Metric, ...]
+
+
+SECTIONS: Final = (
+    Section("Verdicts and incidents", INCIDENT_TEXT, INCIDENT_TABLE),
+    Section("Targets", TARGET_TEXT, TARGET_TABLE),
+    Section("GPUs of the machine", GPU_TEXT, GPU_TABLE),
+)
 
 
 def page() -> str:
     """Return the page's text."""
-    rows = "\n".join(_row(metric) for metric in TABLE)
-    head = "| metric | kind | unit | labels | meaning |\n| --- | --- | --- | --- | --- |"
     edges = "\n".join(
         f"- `{metric.name}`: {' '.join(f'{edge:g}' for edge in metric.edges)}"
         for metric in TABLE
         if metric.kind is MetricKind.HISTOGRAM
     )
-    incidents = "\n".join(_row(metric) for metric in INCIDENT_TABLE)
-    gpus = "\n".join(_row(metric) for metric in GPU_TABLE)
-    return (
-        f"{INTRODUCTION}\n## Table\n\n{head}\n{rows}\n\n## Verdicts and incidents\n\n"
-        f"{INCIDENT_TEXT}\n{head}\n{incidents}\n\n## GPUs of the machine\n\n{GPU_TEXT}\n"
-        f"{head}\n{gpus}\n\n## Histogram edges, in seconds\n\n{edges}\n"
+    sections = "\n".join(
+        f"## {each.title}\n\n{each.text}\n{_table(each.metrics)}\n" for each in SECTIONS
     )
+    return (
+        f"{INTRODUCTION}\n## Table\n\n{_table(TABLE)}\n\n{sections}\n"
+        f"## Histogram edges, in seconds\n\n{edges}\n"
+    )
+
+
+def _table(metrics: Sequence[Metric]) -> str:
+    return "\n".join([HEAD, *map(_row, metrics)])
 
 
 def _row(metric: Metric) -> str:

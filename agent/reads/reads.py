@@ -52,6 +52,7 @@ from agent.reads.models import (
 )
 from agent.reads.pages import PAGE_ROWS, Page
 from agent.reads.tiers import Window
+from agent.rollups.histogram import Histogram
 from agent.store.connection import first_line, open_for_reading, parse_address
 from agent.store.revision import check_revision
 
@@ -127,6 +128,12 @@ class Reads:
         window = Window(start_ns, end_ns)
         with self._connection() as connection:
             return reads_series.read_latency_summary(connection, run_key, metric, window)
+
+    def latency_histogram(self, run_key: int, metric: str, start_ns: int, end_ns: int) -> Histogram:
+        """Return a latency's samples of the whole window; empty if nothing was measured."""
+        window = Window(start_ns, end_ns)
+        with self._connection() as connection:
+            return reads_series.read_latency_histogram(connection, run_key, metric, window)
 
     def labelled(
         self, run_key: int, family: str, start_ns: int, end_ns: int, max_points: int = 2000

@@ -84,7 +84,14 @@ def read_latencies(
 def read_latency_summary(
     connection: Connection, run_key: int, metric: str, window: Window
 ) -> LatencySummary | None:
-    """Merge a latency's histograms over a window; None if nothing was measured."""
+    """Return a latency's quantiles over a whole window; None if nothing was measured."""
+    return _summary(read_latency_histogram(connection, run_key, metric, window))
+
+
+def read_latency_histogram(
+    connection: Connection, run_key: int, metric: str, window: Window
+) -> Histogram:
+    """Merge a latency's histograms over a window; empty if nothing was measured."""
     _check_latency(metric)
     clipped = _clip(connection, run_key, window)
     query = text(
@@ -95,7 +102,7 @@ def read_latency_summary(
         bind = {**_bind(run_key, stretch), "metric": metric}
         for blob, sum_ns, min_ns, max_ns in connection.execute(query, bind):
             merged.merge(Histogram.decode(bytes(blob), sum_ns=sum_ns, min_ns=min_ns, max_ns=max_ns))
-    return _summary(merged)
+    return merged
 
 
 def _summary(merged: Histogram) -> LatencySummary | None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from agent.head_of_line import HeadOfLine
 from agent.reads.models import GapRow, LatencySummary, Leak, RunState
+from agent.targets.attainment import Attainment
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,6 +206,7 @@ class Facts:
         waits_are_inferred: The engine does not state why somebody waits.
         since_start: Means since the engine's start, where that is all the past there is:
             `inter_token_seconds`, `prompt_tokens`.
+        targets: How the engine does against the targets that were set, over windows that end here.
         missing: What is not known (a field's name), and why.
     """
 
@@ -221,6 +223,7 @@ class Facts:
     latencies: Mapping[str, LatencySummary] = field(default_factory=dict)
     tenants: tuple[TenantShare, ...] = ()
     past: Past | None = None
+    targets: tuple[Attainment, ...] = ()
     missing: Mapping[str, str] = field(default_factory=dict)
     waits_are_inferred: bool = False
     since_start: Mapping[str, float] = field(default_factory=dict)

@@ -17,6 +17,8 @@ from agent.reads.models import (
 )
 from agent.reads.reads import Reads
 from agent.rollups.scalars import LATENCIES
+from agent.targets.measure import measure
+from agent.targets.target import Target
 from agent.triage.facts import (
     BookFacts,
     BrokenLaw,
@@ -56,6 +58,7 @@ class Question:
             for a moment of the past.
         apart: Stretches that are no example of health, such as incidents.
         past: What the window is held against; None: read the time before it.
+        targets: How fast users are to be served, of all engines.
     """
 
     run: RunRow
@@ -65,6 +68,7 @@ class Question:
     now_ns: int | None = None
     apart: tuple[Stretch, ...] = ()
     past: GatheredPast | None = None
+    targets: tuple[Target, ...] = ()
 
 
 def gather(reads: Reads, question: Question) -> Facts:
@@ -107,6 +111,7 @@ def gather(reads: Reads, question: Question) -> Facts:
         },
         tenants=tenant_shares(reads, run, window, past.shares),
         past=past.facts,
+        targets=measure(reads, run.engine, question.targets, window.end_ns),
         missing=missing,
     )
 

@@ -5,6 +5,7 @@ from typing import Final
 
 from agent.triage.facts import Facts
 from agent.triage.rules import books, demand, engine, pool, scheduler, speed, telemetry
+from agent.triage.severity import unmeasured, with_targets
 from agent.triage.thresholds import Thresholds
 from agent.triage.verdicts import Diagnosis, Finding, Verdict
 
@@ -61,6 +62,7 @@ def judge(facts: Facts, thresholds: Thresholds | None = None) -> Diagnosis:
         found = [blind]
     if not found:
         found = [telemetry.healthy(facts)]
+    found = [with_targets(finding, facts) for finding in found]
     causes = unexplained(found)
     order = _order(found)
     headline, *_ = sorted(causes, key=order)
@@ -72,7 +74,7 @@ def judge(facts: Facts, thresholds: Thresholds | None = None) -> Diagnosis:
         end_ns=facts.end_ns,
         headline=headline,
         contributing=tuple(rest),
-        missing=facts.missing,
+        missing={**facts.missing, **unmeasured(facts.targets)},
         causes=tuple(causes),
     )
 

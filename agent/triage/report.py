@@ -2,8 +2,9 @@
 
 from dataclasses import asdict
 from datetime import UTC, datetime
-from typing import Final
+from typing import Any, Final
 
+from agent.triage.severity import Severity, severity_of
 from agent.triage.verdicts import Confidence, Diagnosis, Finding, Verdict
 
 RUNBOOK: Final = "docs/runbook.md"
@@ -21,11 +22,11 @@ def as_json(diagnosis: Diagnosis) -> dict[str, object]:
     return {
         "engine": diagnosis.engine,
         "run_id": diagnosis.run_id,
-        **_finding(diagnosis.headline),
-        "contributing": [_finding(each) for each in diagnosis.contributing],
+        **finding_document(diagnosis.headline),
+        "contributing": [finding_document(each) for each in diagnosis.contributing],
         "window": {
-            "start": _iso(diagnosis.start_ns),
-            "end": _iso(diagnosis.end_ns),
+            "start": iso(diagnosis.start_ns),
+            "end": iso(diagnosis.end_ns),
             "seconds": round(seconds, 3),
         },
         "missing": dict(diagnosis.missing),
@@ -39,6 +40,7 @@ def unreached(why: str) -> dict[str, object]:
         "run_id": None,
         "verdict": Verdict.UNKNOWN.value,
         "confidence": Confidence.LOW.value,
+        "severity": Severity.WARNING.value,
         "action": "none",
         "summary": why,
         "advice": "see that what was asked for exists and can be read, and that somebody writes it",
@@ -54,13 +56,15 @@ def as_text(diagnosis: Diagnosis) -> str:
     """Return what a person reads: the verdict first, then why, then what to do."""
     finding = diagnosis.headline
     seconds = (diagnosis.end_ns - diagnosis.start_ns) / NS
+    urgency = "" if finding.verdict is Verdict.HEALTHY else f", {severity_of(finding).value}"
+    sure = f"{finding.confidence.value} confidence{urgency}"
     lines = [
-        f"{diagnosis.engine}: {finding.verdict.value} ({finding.confidence.value} confidence)",
+        f"{diagnosis.engine}: {finding.verdict.value} ({sure})",
         f"  {finding.summary}",
         "",
         f"  what to do  {finding.action.value}: {finding.advice}",
         f"  runbook     {runbook_of(finding.verdict)}",
-        f"  window      {seconds:.0f} s up to {_iso(diagnosis.end_ns)}",
+        f"  window      {seconds:.0f} s up to {iso(diagnosis.end_ns)}",
     ]
     lines += _list("evidence", [each.text for each in finding.evidence])
     also = [f"{each.verdict.value}: {each.summary}" for each in diagnosis.contributing]
@@ -69,10 +73,12 @@ def as_text(diagnosis: Diagnosis) -> str:
     return "\n".join(lines)
 
 
-def _finding(finding: Finding) -> dict[str, object]:
+def finding_document(finding: Finding) -> dict[str, Any]:
+    """Return one finding as a machine reads it; the keys are API."""
     return {
         "verdict": finding.verdict.value,
         "confidence": finding.confidence.value,
+        "severity": severity_of(finding).value,
         "action": finding.action.value,
         "summary": finding.summary,
         "advice": finding.advice,
@@ -86,5 +92,6 @@ def _list(title: str, texts: list[str]) -> list[str]:
     return [f"  {title if not i else '':<12}{text}" for i, text in enumerate(texts)]
 
 
-def _iso(at_ns: int) -> str:
+def iso(at_ns: int) -> str:
+    """Return a wall time as RFC 3339 has it, in UTC, to the millisecond."""
     return datetime.fromtimestamp(at_ns / NS, UTC).isoformat(timespec="milliseconds")
