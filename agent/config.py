@@ -6,7 +6,7 @@ bad value raises `ConfigError` naming where it stood, the text found and what wo
 
 import tomllib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -47,6 +47,9 @@ class AgentConfig:
     otlp_endpoint: str | None = None  # where OpenTelemetry metrics are pushed to
     otlp_seconds: float = 15.0  # between two pushes
     targets: tuple[Target, ...] = ()  # how fast users are to be served
+    # Told when an incident opens and closes; its path may be a secret, so it is in no message.
+    webhook_url: str | None = field(default=None, repr=False)
+    webhook_secret_file: Path | None = None  # private file with the key that signs what is told
 
     @property
     def price(self) -> Price | None:
@@ -88,6 +91,9 @@ def load_config(flags: Mapping[str, str | None], environ: Mapping[str, str]) -> 
         if flag is not None:
             found[name] = Found(flag, "--" + name.replace("_", "-"))
     values: dict[str, Any] = {name: _PARSERS[name](value) for name, value in found.items()}
+    if "webhook_url" in values and "webhook_secret_file" not in values:
+        accepted = "a private file with the key that signs what webhook_url is told"
+        raise ConfigError("webhook_secret_file", "", accepted)
     values.setdefault("journal", journal_dir(environ))
     values.setdefault("store", str(store_path(environ)))
     return AgentConfig(**values)
@@ -169,6 +175,22 @@ def _targets(found: Found) -> tuple[Target, ...]:
     return targets
 
 
+def _webhook_url(found: Found) -> str:
+    """Return it; in messages it is cut down to what is no secret."""
+    accepted = (
+        "an http:// or https:// address without a user name, such as https://example.org/hook"
+    )
+    try:
+        url = _http_address(found)
+        parts = urlsplit(url)
+        is_good = parts.username is None and parts.password is None and parts.port != 0
+    except (ConfigError, ValueError):
+        is_good = False
+    if not is_good:
+        raise ConfigError(found.where, f"{len(found.text)} characters, not shown", accepted)
+    return url
+
+
 def _price(found: Found) -> float:
     return _number(found, float, 0, 1_000_000, "a number from 0 to 1000000, such as 2.49")
 
@@ -236,6 +258,8 @@ _PARSERS: Final[dict[str, Callable[[Found], object]]] = {
     "otlp_endpoint": _http_address,
     "otlp_seconds": _seconds,
     "targets": _targets,
+    "webhook_url": _webhook_url,
+    "webhook_secret_file": _path,
     "store_budget": _budget,
     "prune_seconds": _seconds,
     "watch_seconds": _watch_seconds,

@@ -13,6 +13,7 @@ from agent.gpus import GpuReading
 from agent.ledger.delta import LiveState
 from agent.reads.models import Fingerprint, RunState
 from agent.targets.attainment import Attainment
+from agent.webhook.outcome import Outcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +59,7 @@ class LiveSnapshot:
     commit_seconds: float = 0.0  # spent in store transactions since the start
     gpus: GpuReading | None = None  # None: nobody looked
     targets: Mapping[str, tuple[Attainment, ...]] = field(default_factory=dict)  # by engine
+    webhook: Mapping[Outcome, int] | None = None  # messages that ended; None: there is no webhook
 
 
 class LiveView:
@@ -114,6 +116,11 @@ class LiveView:
         with self._lock:
             targets = {**self._snapshot.targets, engine: attainments}
             self._snapshot = replace(self._snapshot, targets=targets)
+
+    def note_webhook(self, counts: Mapping[Outcome, int]) -> None:
+        """Show what became of the messages to a webhook so far."""
+        with self._lock:
+            self._snapshot = replace(self._snapshot, webhook=counts)
 
     def note_store(self, *, writable: bool) -> None:
         """State whether the last transaction could be committed."""

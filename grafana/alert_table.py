@@ -11,6 +11,7 @@ from typing import Final
 
 from agent.metrics.incidents import INCIDENTS_OPEN
 from agent.metrics.targets import TARGET_BURN_RATE
+from agent.metrics.webhook import WEBHOOK_DELIVERIES
 
 
 class Severity(StrEnum):
@@ -198,6 +199,16 @@ OTHERS: Final = (
         hold="1m",
         when="Prometheus cannot reach the agent, so no other alert here can fire.",
         action="Start it again; its journal keeps what it has not read yet, up to its size bound.",
+        runbook="telemetry_incomplete",
+        subject="instance",
+    ),
+    Alert(
+        name="KvpulseWebhookLosing",
+        expression=f'increase({WEBHOOK_DELIVERIES.name}{{outcome!="delivered"}}[15m]) > 0',
+        severity=Severity.WARNING,
+        hold="0s",
+        when="The webhook was not told of an incident: refused, failed or dropped.",
+        action="Look at the receiver and at the log of the agent; the store has every incident.",
         runbook="telemetry_incomplete",
         subject="instance",
     ),

@@ -37,7 +37,8 @@ Each alert has the labels `severity` (critical: wake somebody, warning: today, i
 time), `engine` and `verdict`, and the annotations `summary`, `description` (what to do first) and
 `runbook_url`, a section of [the runbook](runbook.md) in this checkout; put your own address before
 it in Alertmanager's templates. Alertmanager is not part of the compose file: name yours under
-`alerting:` in `docker/prometheus/prometheus.yml`.
+`alerting:` in `docker/prometheus/prometheus.yml`. The agent's own [webhook](webhook.md) tells
+incidents with their evidence and needs neither.
 """
 
 

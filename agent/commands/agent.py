@@ -39,6 +39,9 @@ from agent.store.gpu_history import GpuHistory
 from agent.store.keeper import StoreKeeper
 from agent.store.store import Store
 from agent.targets.watch import LOOK_SECONDS, TargetWatch
+from agent.webhook.endpoint import Endpoint
+from agent.webhook.sender import WebhookSender
+from agent.webhook.signature import read_key
 
 LOGGER: Final = logging.getLogger("agent")
 STOPPING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -48,9 +51,10 @@ def main(argv: Sequence[str]) -> int:
     """Run `kvpulse agent`."""
     arguments = _parser().parse_args(argv)
     flags = ("journal", "store", "host", "port", "token_file", "log_level", "store_budget")
-    names = (*flags, "targets", "config")
+    names = (*flags, "targets", "webhook_url", "webhook_secret_file", "config")
     config = load_config({name: getattr(arguments, name) for name in names}, os.environ)
     token = read_token(config.token_file) if config.token_file else None
+    webhook = _webhook(config)
     _log_to_stderr(config.log_level)
     keep_freed_memory()
     with Store.open(config.store) as store:
@@ -80,7 +84,7 @@ def main(argv: Sequence[str]) -> int:
             )
             keeper.start()
             try:
-                with _beside(config, view, store.address, board):
+                with _beside(config, view, store.address, board, webhook):
                     return _follow(loop, config, app, stop, as_json=arguments.json)
             finally:
                 keeper.stop()
@@ -101,6 +105,12 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--targets", metavar="TEXT", help="how fast users are to be served, such as 'ttft p99 2s'"
+    )
+    parser.add_argument(
+        "--webhook-url", metavar="URL", help="told when an incident opens and closes (default: off)"
+    )
+    parser.add_argument(
+        "--webhook-secret-file", metavar="FILE", help="private file with the key that signs it"
     )
     parser.add_argument("--config", metavar="FILE", help="TOML file with a table [agent]")
     parser.add_argument(
@@ -186,13 +196,27 @@ def _in_words(summary: dict[str, object]) -> str:
 
 @contextmanager
 def _beside(
-    config: AgentConfig, view: LiveView, address: StoreAddress, board: IncidentBoard
+    config: AgentConfig,
+    view: LiveView,
+    address: StoreAddress,
+    board: IncidentBoard,
+    webhook: Endpoint | None,
 ) -> Iterator[None]:
     """Judge the engines for as long as we follow; look at GPUs and push, where that is wanted."""
     limit = OncePerHour(time.monotonic)
     with ExitStack() as stack:
+        listeners = []
+        if webhook is not None:
+            sender = WebhookSender(webhook, view.note_webhook, log_limit=limit)
+            listeners.append(stack.enter_context(sender))
         watch = IncidentWatch(
-            config.store, view, board, limit, journal=config.journal, targets=config.targets
+            config.store,
+            view,
+            board,
+            limit,
+            journal=config.journal,
+            targets=config.targets,
+            listeners=listeners,
         )
         stack.callback(watch.close)
         stack.enter_context(Periodic("incidents", watch.look, pause_seconds=config.watch_seconds))
@@ -209,6 +233,13 @@ def _beside(
             push = OtlpPush(config.otlp_endpoint, view, limit).push
             stack.enter_context(Periodic("otlp", push, pause_seconds=config.otlp_seconds))
         yield
+
+
+def _webhook(config: AgentConfig) -> Endpoint | None:
+    """Return who is told of incidents; None: nobody."""
+    if config.webhook_url is None or config.webhook_secret_file is None:
+        return None
+    return Endpoint(config.webhook_url, read_key(config.webhook_secret_file))
 
 
 @contextmanager

@@ -25,6 +25,7 @@ from agent.metrics.metric import Metric, MetricKind
 from agent.metrics.sample import Sample
 from agent.metrics.table import ENGINE_LABELS, TABLE
 from agent.metrics.targets import TargetCollector
+from agent.metrics.webhook import WebhookCollector
 from agent.price import Price
 from agent.rollups.rebucket import Bucketed
 
@@ -71,6 +72,7 @@ def exporter_registry(
     registry.register(GpuCollector(view, wall_clock))
     registry.register(IncidentCollector(incidents or IncidentBoard(), wall_clock))
     registry.register(TargetCollector(view, wall_clock))
+    registry.register(WebhookCollector(view))
     return registry
 
 

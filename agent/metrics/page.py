@@ -11,6 +11,7 @@ from agent.metrics.incidents import INCIDENT_TABLE
 from agent.metrics.metric import Metric, MetricKind
 from agent.metrics.table import ENGINE_LABELS, MAX_TENANTS, OTHER_TENANT, TABLE
 from agent.metrics.targets import TARGET_TABLE
+from agent.metrics.webhook import WEBHOOK_TABLE
 
 PAGE: Final = Path(__file__).parents[2] / "docs" / "metrics.md"
 INTRODUCTION: Final = f"""# Metrics
@@ -74,6 +75,7 @@ class Section(NamedTuple):
 SECTIONS: Final = (
     Section("Verdicts and incidents", INCIDENT_TEXT, INCIDENT_TABLE),
     Section("Targets", TARGET_TEXT, TARGET_TABLE),
+    Section("The webhook", "Of the agent, without labels of an engine.\n", WEBHOOK_TABLE),
     Section("GPUs of the machine", GPU_TEXT, GPU_TABLE),
 )
 

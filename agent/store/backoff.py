@@ -1,4 +1,4 @@
-"""How long to leave a database alone that does not take writes. Pure but for the draw."""
+"""How long to leave a database, or whoever takes nothing now, alone. Pure but for the draw."""
 
 import random
 from typing import Final
@@ -14,8 +14,16 @@ class Backoff:
     restarted server in the same instant.
     """
 
-    def __init__(self, rng: random.Random | None = None) -> None:
+    def __init__(
+        self,
+        rng: random.Random | None = None,
+        *,
+        first_seconds: float = FIRST_SECONDS,
+        most_seconds: float = MOST_SECONDS,
+    ) -> None:
         self._rng = rng or random.Random()
+        self._first_seconds = first_seconds
+        self._most_seconds = most_seconds
         self._failures = 0
         self._not_before = 0.0
 
@@ -26,7 +34,7 @@ class Backoff:
 
     def failed(self, now: float) -> float:
         """Note a failure at `now` (any monotonic seconds); return the seconds to wait."""
-        whole = min(MOST_SECONDS, FIRST_SECONDS * 2.0 ** min(self._failures, 16))
+        whole = min(self._most_seconds, self._first_seconds * 2.0 ** min(self._failures, 16))
         pause = whole * self._rng.uniform(0.75, 1.0)
         self._failures += 1
         self._not_before = now + pause
@@ -38,5 +46,5 @@ class Backoff:
         self._not_before = 0.0
 
     def is_due(self, now: float) -> bool:
-        """Say whether the database may be tried."""
+        """Say whether it may be tried."""
         return now >= self._not_before

@@ -10,6 +10,7 @@ import yaml
 
 from agent.metrics.incidents import INCIDENTS_OPEN
 from agent.metrics.targets import TARGET_BURN_RATE
+from agent.metrics.webhook import WEBHOOK_DELIVERIES
 from agent.triage.verdicts import Verdict
 from grafana.alert_table import OF_VERDICTS, alert_name
 from grafana.alerts import PAGE, RULES, main, page, rules
@@ -69,7 +70,7 @@ def test_every_runbook_link_leads_to_a_section(written):
 def test_only_metrics_that_exist_are_asked_for(written):
     names = {name for rule in written.values() for name in re.findall(r"kvpulse_\w+", rule["expr"])}
 
-    assert names == {INCIDENTS_OPEN.name, TARGET_BURN_RATE.name}
+    assert names == {INCIDENTS_OPEN.name, TARGET_BURN_RATE.name, WEBHOOK_DELIVERIES.name}
 
 
 def test_the_compose_file_s_prometheus_reads_them():
@@ -93,4 +94,4 @@ def test_prometheus_accepts_them():
     done = subprocess.run([promtool, "check", "rules", str(RULES)], capture_output=True, text=True)
 
     assert done.returncode == 0, done.stderr
-    assert f"{len(CONDITIONS) + 2} rules found" in done.stdout
+    assert f"{len(CONDITIONS) + 3} rules found" in done.stdout
