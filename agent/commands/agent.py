@@ -40,6 +40,7 @@ from agent.store.keeper import StoreKeeper
 from agent.store.store import Store
 from agent.targets.watch import LOOK_SECONDS, TargetWatch
 from agent.webhook.endpoint import Endpoint
+from agent.webhook.outbox import StoreOutbox
 from agent.webhook.sender import WebhookSender
 from agent.webhook.signature import read_key
 
@@ -207,7 +208,9 @@ def _beside(
     with ExitStack() as stack:
         listeners = []
         if webhook is not None:
-            sender = WebhookSender(webhook, view.note_webhook, log_limit=limit)
+            sender = WebhookSender(
+                webhook, view.note_webhook, outbox=StoreOutbox(address), log_limit=limit
+            )
             listeners.append(stack.enter_context(sender))
         watch = IncidentWatch(
             config.store,

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Connection, RowMapping, text
 
@@ -155,6 +155,29 @@ def read_incident(connection: Connection, key: int) -> StoredIncident:
     return _stored(found)
 
 
+class Untold(NamedTuple):
+    """An incident of which somebody outside is still to be told."""
+
+    stored: StoredIncident
+    is_opening_told: bool
+
+
+def read_untold(connection: Connection, since_ns: int) -> list[Untold]:
+    """Return incidents written since then whose opening or closing was not told, oldest first.
+
+    Raises:
+        IncidentDamaged: Evidence cannot be read.
+    """
+    query = text(
+        f"SELECT {HEAD}, opening, evidence, told_opened_at_ns {FROM}"
+        " WHERE updated_at_ns>=:since_ns AND (told_opened_at_ns IS NULL OR"
+        " (closed_at_ns IS NOT NULL AND told_closed_at_ns IS NULL))"
+        " ORDER BY opened_at_ns, incident_key LIMIT :limit"
+    )
+    found = connection.execute(query, {"since_ns": since_ns, "limit": MOST_ROWS}).mappings()
+    return [Untold(_stored(each), each["told_opened_at_ns"] is not None) for each in found]
+
+
 def read_incident_counts(connection: Connection) -> dict[tuple[str, str], int]:
     """Return how many incidents are stored, by engine and the verdict that opened them."""
     query = text("SELECT engine, opened_as, COUNT(*) AS number FROM incidents GROUP BY 1, 2")
@@ -186,6 +209,7 @@ def _row(found: RowMapping) -> IncidentRow:
     key = values.pop("incident_key")
     values.pop("opening", None)
     values.pop("evidence", None)
+    values.pop("told_opened_at_ns", None)
     return IncidentRow(key=key, **values)
 
 

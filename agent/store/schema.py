@@ -296,6 +296,7 @@ gpu_samples: Final = Table(
     sqlite_with_rowid=False,
 )
 
+IS_OPEN: Final = text("closed_at_ns IS NULL")
 incidents: Final = Table(
     "incidents",
     metadata,
@@ -319,16 +320,11 @@ incidents: Final = Table(
     _big("acknowledged_at_ns", null=True),
     _text("acknowledged_by", null=True),
     _text("acknowledged_note", null=True),
+    _big("told_opened_at_ns", null=True),  # when the webhook's receiver had it
+    _big("told_closed_at_ns", null=True),
     UniqueConstraint("run_key", "opened_as", "opened_at_ns"),
     Index(None, "engine", "opened_at_ns"),
-    Index(
-        None,
-        "run_key",
-        "verdict",
-        unique=True,
-        sqlite_where=text("closed_at_ns IS NULL"),
-        postgresql_where=text("closed_at_ns IS NULL"),
-    ),
+    Index(None, "run_key", "verdict", unique=True, sqlite_where=IS_OPEN, postgresql_where=IS_OPEN),
 )
 
 baselines: Final = Table(

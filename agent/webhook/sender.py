@@ -5,16 +5,18 @@ import queue
 import random
 import threading
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Self
 
+from agent.errors import AgentError
 from agent.log_limit import OncePerHour
 from agent.store.backoff import Backoff
 from agent.triage.incidents import IncidentChange
 from agent.webhook.endpoint import Answer, Endpoint
 from agent.webhook.message import TYPES, Message, message_of
+from agent.webhook.outbox import NoOutbox, Outbox
 from agent.webhook.outcome import Outcome
 
 LOGGER: Final = logging.getLogger(__name__)
@@ -22,6 +24,7 @@ MOST_WAITING: Final = 256
 MOST_ATTEMPTS: Final = 10
 FIRST_PAUSE_SECONDS: Final = 1.0
 MOST_PAUSE_SECONDS: Final = 60.0  # ten attempts take about four minutes
+CATCH_UP_SECONDS: Final = 300.0  # of quiet, and what failed or was dropped is tried again
 STOP_SECONDS: Final = 2.0
 
 
@@ -52,21 +55,26 @@ class WebhookSender:
         endpoint: Endpoint,
         show: Callable[[Mapping[Outcome, int]], None],
         *,
+        outbox: Outbox | None = None,
         pace: Pace | None = None,
         log_limit: OncePerHour | None = None,
     ) -> None:
         """Prepare; nothing is sent before the block is entered.
 
         Args:
+            outbox: Knows what former agents did not get told; None: nobody does.
             show: Is told how many messages ended in which way, all outcomes, after each.
         """
         self._endpoint = endpoint
         self._show = show
+        self._outbox = outbox or NoOutbox()
         self._pace = pace or Pace()
         self._log_limit = log_limit or OncePerHour(time.monotonic)
         self._waiting: queue.Queue[IncidentChange | None] = queue.Queue(MOST_WAITING)
         self._stop = threading.Event()
         self._lock = threading.Lock()
+        # Stored before it is reported, a change may be found in the store and in the queue as well.
+        self._done: deque[str] = deque(maxlen=MOST_WAITING)
         self._counts: Counter[Outcome] = Counter()
         self._thread = threading.Thread(target=self._run, name="kvpulse-webhook", daemon=True)
 
@@ -96,21 +104,49 @@ class WebhookSender:
             self._count(Outcome.DROPPED)
 
     def _run(self) -> None:
-        while True:
-            if self._stop.is_set() and self._waiting.empty():
-                return
-            change = self._waiting.get()
+        self._catch_up()
+        while not (self._stop.is_set() and self._waiting.empty()):
+            try:
+                change = self._waiting.get(timeout=CATCH_UP_SECONDS)
+            except queue.Empty:
+                self._catch_up()
+                continue
             if change is not None:
-                self._count(self._told(change))
+                self._tell(change)
+        self._outbox.close()
 
-    def _told(self, change: IncidentChange) -> Outcome:
+    def _catch_up(self) -> None:
+        """Tell what was not told before, until the receiver fails again."""
+        try:
+            for change in self._outbox.untold():
+                if self._stop.is_set() or self._tell(change) is Outcome.FAILED:
+                    return
+        except AgentError as error:
+            self._say(type(error).__name__, "webhook: what is to be told is not known: %s", error)
+
+    def _tell(self, change: IncidentChange) -> Outcome:
+        """Tell of a change, and note that this is done; what is done already is not told again."""
         try:
             message = message_of(change)
             assert message is not None  # others are not let in
-            return self._deliver(message)
+            if message.id in self._done:
+                return Outcome.DELIVERED
+            outcome = self._deliver(message)
         except Exception as error:
             LOGGER.error("the webhook failed by itself", exc_info=error)
-            return Outcome.FAILED
+            outcome = Outcome.FAILED
+        else:
+            if outcome is not Outcome.FAILED:
+                self._note(change, message)
+        self._count(outcome)
+        return outcome
+
+    def _note(self, change: IncidentChange, message: Message) -> None:
+        self._done.append(message.id)
+        try:
+            self._outbox.note(change)
+        except AgentError as error:
+            self._say(type(error).__name__, "webhook: it may be told once more: %s", error)
 
     def _deliver(self, message: Message) -> Outcome:
         backoff = Backoff(
