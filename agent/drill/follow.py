@@ -47,11 +47,24 @@ class EngineClock:
 
 
 @dataclass(frozen=True, slots=True)
+class Lost:
+    """A stretch of a run of which nothing is known, in seconds of engine time since it began."""
+
+    start_seconds: float
+    end_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class Look:
-    """A verdict and when it was reached, in seconds of engine time since the run began."""
+    """A verdict and when it was reached, in seconds of engine time since the run began.
+
+    Attributes:
+        lost: What was missing of the run by then, oldest first.
+    """
 
     at_seconds: float
     diagnosis: Diagnosis
+    lost: tuple[Lost, ...] = ()
 
 
 class PacedReader(StreamReader):
@@ -116,8 +129,13 @@ class FollowedRun:
         Args:
             apart: Stretches that are known to be no example of health.
         """
-        question = Question(self._run(), now_ns=self.clock.wall_ns(), apart=apart)
-        return Look(self.seconds, examine(self._reads, question))
+        run = self._run()
+        question = Question(run, now_ns=self.clock.wall_ns(), apart=apart)
+        lost = tuple(
+            Lost((gap.start_ns - run.started_at_ns) / NS, (gap.end_ns - run.started_at_ns) / NS)
+            for gap in self._reads.gaps(run.run_key)
+        )
+        return Look(self.seconds, examine(self._reads, question), lost)
 
     def live(self) -> LiveEngine | None:
         """Return what the agent's loop would show of the run; None before its first commit."""

@@ -9,7 +9,8 @@ from agent.drill.follow import Look
 from agent.drill.scenario import Scenario
 from agent.triage.verdicts import Evidence, Finding, Verdict
 
-LEAK_GRACE_SECONDS: Final = 5.0  # 2 steps, a second and an audit
+# 2 steps, a second and an audit, without anything lost meanwhile: a keyframe gives a new grace.
+LEAK_GRACE_SECONDS: Final = 5.0
 LEAKS: Final = frozenset({"leak_on_cancel", "leak_slow"})
 
 
@@ -51,7 +52,7 @@ def assess(
     elif not scenario.expected and alarms:
         missed = f"incidents though nothing was wrong: {', '.join(alarms)}"
     elif headline.verdict is Verdict.POOL_LEAK and truth:
-        missed = _wrong_leaks(scenario, headline, truth, last.at_seconds)
+        missed = _wrong_leaks(headline, truth, last)
     return Outcome(
         scenario=scenario.name,
         faults=tuple(case.fault for case in scenario.faults),
@@ -84,19 +85,12 @@ def _forbidden(scenario: Scenario, headline: Finding) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _wrong_leaks(
-    scenario: Scenario,
-    finding: Finding,
-    truth: Sequence[Mapping[str, object]],
-    at_seconds: float,
-) -> str | None:
+def _wrong_leaks(finding: Finding, truth: Sequence[Mapping[str, object]], last: Look) -> str | None:
     """Say how the named blocks and owners differ from those that were leaked."""
     said = {each.name: each for each in finding.evidence}
-    acts = [act for act in truth if act["fault"] in LEAKS]
-    sure, possible = (
-        _leaked(acts, before_seconds=at_seconds - LEAK_GRACE_SECONDS),
-        _leaked(acts, before_seconds=at_seconds),
-    )
+    acts = [act for act in truth if act["fault"] in LEAKS and _seconds(act) <= last.at_seconds]
+    sure = _leaked([act for act in acts if could_be_told(_seconds(act), last)])
+    possible = _leaked(acts)
     for name, least, most in (
         ("leaked_blocks", sure.blocks, possible.blocks),
         ("leaking_owners", sure.owners, possible.owners),
@@ -117,15 +111,30 @@ class Leaked:
     owners: frozenset[int]
 
 
-def _leaked(acts: Sequence[Mapping[str, object]], *, before_seconds: float) -> Leaked:
+def could_be_told(leaked_at_seconds: float, last: Look) -> bool:
+    """Say whether the grace of a leak has passed once without a gap, up to the last look."""
+    known_from = leaked_at_seconds
+    for lost in last.lost:
+        if lost.start_seconds - known_from >= LEAK_GRACE_SECONDS:
+            return True
+        known_from = max(known_from, lost.end_seconds)
+    return last.at_seconds - known_from >= LEAK_GRACE_SECONDS
+
+
+def _seconds(act: Mapping[str, object]) -> float:
+    t_ns = act["t_ns"]
+    assert isinstance(t_ns, int)
+    return t_ns / 1e9
+
+
+def _leaked(acts: Sequence[Mapping[str, object]]) -> Leaked:
     blocks: set[int] = set()
     owners: set[int] = set()
     for act in acts:
-        t_ns, of_act, owner = act["t_ns"], act["blocks"], act["owner"]
-        assert isinstance(t_ns, int)
+        of_act, owner = act["blocks"], act["owner"]
         assert isinstance(of_act, list)
         assert isinstance(owner, int)
-        if t_ns / 1e9 <= before_seconds and of_act:
+        if of_act:
             blocks.update(of_act)
             owners.add(owner)
     return Leaked(frozenset(blocks), frozenset(owners))

@@ -89,6 +89,24 @@ class StepFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class LastingFacts:
+    """The minutes that end with the window: they tell what lasts from a burst.
+
+    Attributes:
+        seconds: How long they are.
+        known_seconds: How long of that the run has been there.
+        waits: Waiting by cause, in sequence-seconds.
+    """
+
+    seconds: float
+    known_seconds: float
+    arrived: int
+    waits: Mapping[str, float]
+    computed_tokens: int
+    recomputed_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
 class TrafficFacts:
     """What was asked for."""
 
@@ -149,13 +167,23 @@ class BookFacts:
 
 @dataclass(frozen=True, slots=True)
 class TelemetryFacts:
-    """How much of what the engine stated is known, and how fresh it is."""
+    """How much of what the engine stated is known, and how fresh it is.
+
+    Attributes:
+        gaps: Those that touch the window.
+        commit_age_seconds: Since something of a live run was stored; None: it has ended, or there
+            is no clock.
+        interval_seconds: Between two looks at an engine that is asked now and then.
+        agent_age_seconds: Since an agent that follows the run gave a sign of life; None: there is
+            none, or it cannot be told.
+    """
 
     stored_events: int
     lost_events: int
-    gaps: tuple[GapRow, ...] = ()  # that touch the window
-    commit_age_seconds: float | None = None  # of a live run; None: it has ended, or no clock
-    interval_seconds: float = 0.0  # between two looks at an engine that is asked now and then
+    gaps: tuple[GapRow, ...] = ()
+    commit_age_seconds: float | None = None
+    interval_seconds: float = 0.0
+    agent_age_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,6 +230,7 @@ class Facts:
 
     Attributes:
         waits: Waiting by cause, in sequence-seconds that passed in the window.
+        lasting: Some minutes up to the window's end; None: only the window is known.
         latencies: By metric name of `agent.rollups.scalars.LATENCIES`; absent: no sample.
         targets: How the engine does against the targets that were set, over windows that end here.
         waits_are_inferred: The engine does not state why somebody waits.
@@ -220,6 +249,7 @@ class Facts:
     books: BookFacts
     telemetry: TelemetryFacts
     waits: Mapping[str, float] = field(default_factory=dict)
+    lasting: LastingFacts | None = None
     latencies: Mapping[str, LatencySummary] = field(default_factory=dict)
     tenants: tuple[TenantShare, ...] = ()
     past: Past | None = None
@@ -240,4 +270,20 @@ class Facts:
     def wait_per_arrival(self, *causes: str) -> float:
         """Return the mean seconds that an arrival waits for these causes (Little's law)."""
         came = self.traffic.came if self.traffic is not None else 0
-        return sum(self.waits.get(cause, 0.0) for cause in causes) / max(1, came)
+        return _per_arrival(self.waits, causes, came)
+
+    def lasting_wait_per_arrival(self, *causes: str) -> float:
+        """Return the same over the minutes that end with the window.
+
+        Time before the run began counts as if as many had come and none had waited: what has
+        lasted for a minute has not lasted for ten.
+        """
+        lasting = self.lasting
+        if lasting is None:
+            return self.wait_per_arrival(*causes)
+        arrived = lasting.arrived * lasting.seconds / lasting.known_seconds
+        return _per_arrival(lasting.waits, causes, arrived)
+
+
+def _per_arrival(waits: Mapping[str, float], causes: tuple[str, ...], arrived: float) -> float:
+    return sum(waits.get(cause, 0.0) for cause in causes) / max(1, arrived)

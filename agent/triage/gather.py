@@ -31,9 +31,11 @@ from agent.triage.facts import (
     TelemetryFacts,
     TrafficFacts,
 )
+from agent.triage.lasting import gather_lasting, waits_by_cause
 from agent.triage.past import GatheredPast, Stretch, gather_past, tenant_shares
 from agent.triage.step_cost import StepWork, expected_seconds, step_work
 from agent.triage.stillness import seconds_stuck, seconds_without_step
+from agent.triage.thresholds import Thresholds
 
 NS: Final = 1_000_000_000
 ALL_POINTS: Final = 10_000  # so that the tier of one second is read
@@ -56,6 +58,7 @@ class Question:
         end_ns: None: up to the newest event.
         now_ns: The agent's wall clock, which commits are dated by; None: it is not to matter, as
             for a moment of the past.
+        lasting_seconds: How far to look back for what lasts.
         apart: Stretches that are no example of health, such as incidents.
         past: What the window is held against; None: read the time before it.
         targets: How fast users are to be served, of all engines.
@@ -63,6 +66,7 @@ class Question:
 
     run: RunRow
     seconds: float = 60.0
+    lasting_seconds: float = Thresholds().lasting_seconds
     past_seconds: float = 1_800.0
     end_ns: int | None = None
     now_ns: int | None = None
@@ -90,7 +94,6 @@ def gather(reads: Reads, question: Question) -> Facts:
         missing["past"] = past.why_missing
     if rows is None:
         missing["rollups"] = "nothing is stored of this window"
-    waits = reads.labelled(run.run_key, "wait_ns", *window, max_points=ALL_POINTS)
     return Facts(
         start_ns=window.start_ns,
         end_ns=window.end_ns,
@@ -103,7 +106,8 @@ def gather(reads: Reads, question: Question) -> Facts:
         traffic=_traffic(reads, run, rows, window),
         books=_books(reads, run, window.end_ns),
         telemetry=telemetry,
-        waits={cause: float(values.sum()) / NS for cause, values in waits.values.items()},
+        waits=waits_by_cause(reads, run, window),
+        lasting=gather_lasting(reads, run, window.end_ns, question.lasting_seconds),
         latencies={
             name: summary
             for name in LATENCIES
@@ -174,10 +178,7 @@ def _queue(
     end_ns = int(rows.t_ns[-1]) + NS
     stuck_by_cause: dict[str, float] = {}
     if stuck:
-        waits = reads.labelled(
-            run.run_key, "wait_ns", end_ns - int(stuck * NS), end_ns, max_points=ALL_POINTS
-        )
-        stuck_by_cause = {cause: float(v.sum()) / NS for cause, v in waits.values.items()}
+        stuck_by_cause = waits_by_cause(reads, run, Stretch(end_ns - int(stuck * NS), end_ns))
     # Rows of live sequences say what is so now, and nothing of another moment.
     needs = _needs(reads, run, end_ns) if is_now and _last(rows, "waiting") else []
     most = max(needs, default=(None, None))

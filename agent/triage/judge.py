@@ -61,7 +61,7 @@ def judge(facts: Facts, thresholds: Thresholds | None = None) -> Diagnosis:
         # Whatever else holds is of the past and must not be taken for the present.
         found = [blind]
     if not found:
-        found = [telemetry.healthy(facts)]
+        found = [telemetry.healthy(facts, limits)]
     found = [with_targets(finding, facts) for finding in found]
     causes = unexplained(found)
     order = _order(found)

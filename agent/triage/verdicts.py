@@ -74,7 +74,8 @@ class Evidence:
 
 AT_ONCE: Final = 0.0
 SOON: Final = 10.0
-# A queue at nine tenths of what it can take swings for minutes by itself; that is no incident yet.
+AT_LAST: Final = 30.0  # its rule has looked back over minutes already
+# A latency of one window alone: it may come from a burst, which is no incident.
 AFTER_A_BURST: Final = 300.0
 
 

@@ -7,6 +7,7 @@ from agent.reads.models import LatencySummary, RunState
 from agent.triage.facts import (
     BookFacts,
     Facts,
+    LastingFacts,
     Past,
     PoolFacts,
     QueueFacts,
@@ -35,6 +36,13 @@ def facts(**changes: Any) -> Facts:
         past=Past(END - 1_860 * NS, END - 60 * NS, 1_800.0, 1.0, 500.0),
     )
     return replace(well, **changes)
+
+
+def lasting(
+    waits: dict[str, float], *, known_seconds: float = 600.0, arrived: int = 600
+) -> LastingFacts:
+    """Return ten minutes of one request a second, of which a run has been there for a part."""
+    return LastingFacts(600.0, known_seconds, arrived, waits, 200_000, 0)
 
 
 def latency(seconds: float, count: int = 60) -> LatencySummary:

@@ -2,8 +2,8 @@
 
 import pytest
 
-from agent.drill.follow import Look
-from agent.drill.outcome import assess, summary
+from agent.drill.follow import Look, Lost
+from agent.drill.outcome import assess, could_be_told, summary
 from agent.drill.run import run_scenario
 from agent.drill.scenario import CASES, Scenario, Traffic, faulted, healthy
 from agent.triage.facts import BookFacts
@@ -46,6 +46,22 @@ def test_leaks_are_held_against_the_truth_block_by_block():
 
     assert right.missed is None
     assert wrong.missed == "leaked_blocks: [5] not named, [4] are none"
+
+
+@pytest.mark.parametrize(
+    ("lost", "told"),
+    [
+        ([], True),
+        ([Lost(90.0, 97.0)], False),  # it began within a gap, and its grace began after that
+        ([Lost(96.0, 97.0), Lost(98.0, 99.0)], False),
+        ([Lost(94.0, 94.5)], True),
+        ([Lost(50.0, 99.5), Lost(99.8, 99.9)], False),
+    ],
+)
+def test_a_leak_has_to_be_named_only_once_its_grace_has_passed_without_a_gap(lost, told):
+    look = Look(100.0, judge(facts()), tuple(lost))
+
+    assert could_be_told(95.0, look) is told
 
 
 def test_a_healthy_answer_to_a_fault_is_a_miss_and_forbidden():

@@ -9,7 +9,7 @@ from agent.triage.judge import judge
 from agent.triage.step_cost import StepWork, expected_seconds
 from agent.triage.stillness import seconds_stuck, seconds_without_step
 from agent.triage.verdicts import Verdict
-from tests.agent.factories_facts import END, NS, facts
+from tests.agent.factories_facts import END, NS, facts, lasting
 from tests.agent.test_triage_rules import FULL, LEAKS, SHORT_OF_BLOCKS
 
 PRICES = np.array([0.006, 1e-5, 2e-5, 2e-8])
@@ -85,19 +85,36 @@ def _follow(tracker: IncidentTracker, seconds: range, **changes: object) -> list
 
 def test_congestion_of_a_burst_opens_no_incident():
     tracker = IncidentTracker()
+    burst = {"pool": FULL, "waits": SHORT_OF_BLOCKS, "lasting": lasting(SHORT_OF_BLOCKS)}
 
-    assert _follow(tracker, range(0, 290, 10), pool=FULL, waits=SHORT_OF_BLOCKS) == []
-    assert _follow(tracker, range(290, 400, 10)) == []
+    assert _follow(tracker, range(0, 100, 10), **burst) == []
+
+
+def test_minutes_that_end_with_the_window_know_nothing_of_the_time_before_the_run():
+    young = lasting({"pool": 1_200.0}, known_seconds=60.0, arrived=60)
+    old = lasting({"pool": 12_000.0})
+
+    assert facts(lasting=young).lasting_wait_per_arrival("pool") == pytest.approx(2.0)
+    assert facts(lasting=old).lasting_wait_per_arrival("pool") == pytest.approx(20.0)
 
 
 def test_a_condition_opens_once_and_closes_a_minute_after_it_was_seen_last():
     tracker = IncidentTracker()
+    minutes = lasting({"pool": 9_000.0})
+
+    opened = _follow(tracker, range(0, 200, 10), pool=FULL, waits=SHORT_OF_BLOCKS, lasting=minutes)
+    closed = _follow(tracker, range(200, 300, 10))
+
+    assert opened == [(Change.OPENED, Verdict.POOL_EXHAUSTED, 30)]
+    assert closed == [(Change.CLOSED, Verdict.POOL_EXHAUSTED, 250)]
+
+
+def test_congestion_of_which_only_the_window_is_known_has_to_outlast_a_burst():
+    tracker = IncidentTracker()
 
     opened = _follow(tracker, range(0, 400, 10), pool=FULL, waits=SHORT_OF_BLOCKS)
-    closed = _follow(tracker, range(400, 500, 10))
 
     assert opened == [(Change.OPENED, Verdict.POOL_EXHAUSTED, 300)]
-    assert closed == [(Change.CLOSED, Verdict.POOL_EXHAUSTED, 450)]
 
 
 def test_a_condition_that_lets_up_for_a_moment_stays_one_incident():

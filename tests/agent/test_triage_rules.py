@@ -17,9 +17,9 @@ from agent.triage.facts import (
     TrafficFacts,
 )
 from agent.triage.judge import judge
-from agent.triage.verdicts import Action, Verdict
+from agent.triage.verdicts import Action, Confidence, Verdict
 from kvpulse.events import UNKNOWN_OWNER
-from tests.agent.factories_facts import END, NS, facts, latency
+from tests.agent.factories_facts import END, NS, facts, lasting, latency
 
 FULL = PoolFacts(1_000, 1_000, active=995, cached=0, free=5, available_ratio=0.01)
 SHORT_OF_BLOCKS = {"pool": 3_000.0, "pool_behind": 600.0}
@@ -94,6 +94,49 @@ def test_t4_a_full_pool_with_a_queue_is_exhausted():
     assert found.verdict is Verdict.POOL_EXHAUSTED
     assert found.headline.action is Action.SCALE
     assert found.headline.impact == pytest.approx(60.0)
+
+
+def test_a_queue_that_was_long_for_a_minute_is_a_burst_and_said_to_be_one():
+    found = judge(facts(pool=FULL, waits=SHORT_OF_BLOCKS, lasting=lasting(SHORT_OF_BLOCKS)))
+
+    assert found.verdict is Verdict.HEALTHY
+    assert found.headline.confidence is Confidence.MEDIUM
+    assert "60.0 s of waiting for each arrival" in found.headline.summary
+    assert "6.0 s over 10 minutes" in found.headline.summary
+
+
+def test_a_queue_that_was_too_long_for_minutes_and_still_is_lacks_blocks():
+    minutes = lasting({"pool": 9_000.0})
+
+    found = judge(facts(pool=FULL, waits=SHORT_OF_BLOCKS, lasting=minutes))
+    over = judge(facts(pool=FULL, waits={"pool": 30.0}, lasting=minutes))
+
+    assert found.verdict is Verdict.POOL_EXHAUSTED
+    assert over.verdict is Verdict.HEALTHY
+
+
+def test_a_queue_so_long_that_users_are_turned_away_is_no_burst():
+    refusing = TrafficFacts(60, 50, 50, 0, rejected={"queue_full": 5}, mean_prompt_tokens=500.0)
+    short = lasting(SHORT_OF_BLOCKS)
+
+    found = judge(facts(pool=FULL, waits=SHORT_OF_BLOCKS, lasting=short, traffic=refusing))
+
+    assert found.verdict is Verdict.POOL_EXHAUSTED
+
+
+def test_first_tokens_that_are_late_for_a_known_wait_are_not_unknown():
+    waited = {"ttft": latency(12.0), "pool_wait": latency(11.5)}
+
+    assert judge(facts(latencies=waited)).verdict is Verdict.HEALTHY
+
+
+def test_a_large_tenant_of_a_young_engine_is_no_hog_while_nobody_waits_long():
+    large = TenantShare("a", share=0.54, active_blocks=540.0)
+    small = TenantShare("b", share=0.46, active_blocks=460.0)
+
+    found = judge(facts(tenants=(large, small), past=None, waits={"pool": 70.0}))
+
+    assert found.verdict is Verdict.HEALTHY
 
 
 def test_a_full_pool_in_which_nobody_waits_long_is_well():

@@ -1,10 +1,11 @@
 """Is it what is asked for: one tenant, or all of them?"""
 
 from agent.triage.causes import BATCH_SLOTS, POOL, TOKEN_BUDGET
+from agent.triage.congestion import is_congested, opens_after_seconds
 from agent.triage.evidence import over
 from agent.triage.facts import Facts, Past, TenantShare, TrafficFacts
 from agent.triage.thresholds import Thresholds
-from agent.triage.verdicts import AFTER_A_BURST, Action, Confidence, Evidence, Finding, Verdict
+from agent.triage.verdicts import Action, Confidence, Evidence, Finding, Verdict
 
 OF_DEMAND = frozenset(
     {
@@ -25,8 +26,8 @@ def tenant_hog(facts: Facts, thresholds: Thresholds) -> Finding | None:
     grew = first.past_share is not None and (
         first.share - first.past_share >= thresholds.hog_growth
     )
-    waits = facts.held_up(*POOL, *BATCH_SLOTS) >= thresholds.least_waiting
-    if not grew and not (waits and first.past_share is None):
+    hurts = is_congested(facts, thresholds, (*POOL, *BATCH_SLOTS))
+    if not grew and not (hurts and first.past_share is None):
         return None
     evidence = _shares(facts, first, of_pool)
     return Finding(
@@ -80,12 +81,8 @@ def traffic_shift(facts: Facts, thresholds: Thresholds) -> Finding | None:
     if past is None or traffic is None or not traffic.came:
         return None
     causes = (*POOL, *BATCH_SLOTS, *TOKEN_BUDGET)
-    hurts = (
-        facts.held_up(*causes) >= thresholds.least_waiting
-        and facts.wait_per_arrival(*causes) >= thresholds.targets.pool_wait_seconds
-    )
     rate, length = _growth(facts, past, traffic)
-    if not hurts or rate * length < thresholds.shift_ratio:
+    if not is_congested(facts, thresholds, causes) or rate * length < thresholds.shift_ratio:
         return None
     evidence = (
         over(
@@ -108,7 +105,7 @@ def traffic_shift(facts: Facts, thresholds: Thresholds) -> Finding | None:
         action=Action.CHECK_TRAFFIC,
         confidence=Confidence.MEDIUM,
         impact=facts.held_up(*causes),
-        opens_after_seconds=AFTER_A_BURST,
+        opens_after_seconds=opens_after_seconds(facts),
         summary=f"the traffic is another one than before: {evidence[0].text}, {evidence[1].text}",
         advice="ask who sends it and whether it stays: shed or route it if not, plan capacity for"
         " it if so",

@@ -3,18 +3,11 @@
 from typing import Final
 
 from agent.triage.causes import POOL
+from agent.triage.congestion import are_refused, is_congested, num_refused, opens_after_seconds
 from agent.triage.evidence import at_end, clock, counted, over, since
 from agent.triage.facts import Facts, PoolFacts
 from agent.triage.thresholds import Thresholds
-from agent.triage.verdicts import (
-    AFTER_A_BURST,
-    SOON,
-    Action,
-    Confidence,
-    Evidence,
-    Finding,
-    Verdict,
-)
+from agent.triage.verdicts import SOON, Action, Confidence, Evidence, Finding, Verdict
 
 NEVER: Final = ("exceeds_pool", "exceeds_quota")
 
@@ -27,11 +20,7 @@ def pool_exhausted(facts: Facts, thresholds: Thresholds) -> Finding | None:
     held_up = facts.held_up(*POOL)
     waits = facts.wait_per_arrival(*POOL)
     is_scarce = pool.available_ratio <= thresholds.scarce_ratio
-    is_short = (
-        is_scarce
-        and held_up >= thresholds.least_waiting
-        and waits >= thresholds.targets.pool_wait_seconds
-    )
+    is_short = is_scarce and is_congested(facts, thresholds, POOL)
     has_shrunk = (
         pool.total is not None
         and pool.first_total is not None
@@ -70,7 +59,7 @@ def pool_exhausted(facts: Facts, thresholds: Thresholds) -> Finding | None:
         action=Action.SCALE,
         confidence=Confidence.MEDIUM if facts.waits_are_inferred else Confidence.HIGH,
         impact=held_up,
-        opens_after_seconds=AFTER_A_BURST,
+        opens_after_seconds=opens_after_seconds(facts),
         summary=f"the pool is full: {evidence[1].text}, {evidence[0].text}",
         advice="give the pool more blocks, add a replica, or shorten what is asked for; until then"
         " throttle the longest requests",
@@ -124,9 +113,9 @@ def never_fits(facts: Facts, thresholds: Thresholds) -> Finding | None:
     pool, queue, traffic = facts.pool, facts.queue, facts.traffic
     total = None if pool is None else pool.total
     waits = total is not None and queue is not None and (queue.most_needed or 0) > total
-    refused = sum(traffic.rejected.get(reason, 0) for reason in NEVER) if traffic else 0
+    refused = num_refused(facts, NEVER)
     arrived = traffic.came if traffic else 0
-    many = refused >= 5 and refused >= thresholds.rejected_ratio * max(1, arrived)
+    many = are_refused(facts, thresholds, NEVER)
     if not waits and not many:
         return None
     told = []
@@ -207,7 +196,11 @@ def preemption_thrash(facts: Facts, thresholds: Thresholds) -> Finding | None:
         return None
     computed = steps.prefill_tokens + steps.decode_tokens
     ratio = steps.recomputed_tokens / max(1, computed)
-    if ratio < thresholds.thrash_ratio:
+    lasting = facts.lasting
+    over_minutes = (
+        ratio if lasting is None else lasting.recomputed_tokens / max(1, lasting.computed_tokens)
+    )
+    if min(ratio, over_minutes) < thresholds.thrash_ratio:
         return None
     live = facts.queue.live if facts.queue is not None else 0
     text = f"{ratio:.0%} of all computed tokens had been computed before"
@@ -216,7 +209,7 @@ def preemption_thrash(facts: Facts, thresholds: Thresholds) -> Finding | None:
         action=Action.THROTTLE,
         confidence=Confidence.HIGH,
         impact=facts.held_up(*POOL) + ratio * live,
-        opens_after_seconds=AFTER_A_BURST,
+        opens_after_seconds=opens_after_seconds(facts),
         summary=f"sequences keep giving way to each other: {steps.preempted} preemptions, {text}",
         advice="admit fewer at once (a watermark, a smaller batch), or swap instead of recompute",
         evidence=(

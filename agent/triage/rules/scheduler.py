@@ -1,10 +1,11 @@
 """Is it a limit of the scheduler's: places of the batch, tokens of a step, a tenant's quota?"""
 
 from agent.triage.causes import BATCH_SLOTS, POOL, TENANT_QUOTA, TOKEN_BUDGET
+from agent.triage.congestion import is_congested, opens_after_seconds
 from agent.triage.evidence import at_end, counted, over
 from agent.triage.facts import Facts
 from agent.triage.thresholds import Thresholds
-from agent.triage.verdicts import AFTER_A_BURST, Action, Confidence, Evidence, Finding, Verdict
+from agent.triage.verdicts import Action, Confidence, Evidence, Finding, Verdict
 
 
 def batch_slots(facts: Facts, thresholds: Thresholds) -> Finding | None:
@@ -29,7 +30,7 @@ def batch_slots(facts: Facts, thresholds: Thresholds) -> Finding | None:
         if queue is not None and queue.max_batch_is_guess
         else Confidence.HIGH,
         impact=facts.held_up(*BATCH_SLOTS),
-        opens_after_seconds=AFTER_A_BURST,
+        opens_after_seconds=opens_after_seconds(facts),
         summary=f"{told[0].text}: {limit}",
         advice="raise the limit of sequences per step (max_num_seqs) while the step time allows it,"
         " or add a replica; more blocks change nothing",
@@ -48,7 +49,7 @@ def token_budget(facts: Facts, thresholds: Thresholds) -> Finding | None:
         action=Action.SCALE,
         confidence=Confidence.HIGH,
         impact=facts.held_up(*TOKEN_BUDGET),
-        opens_after_seconds=AFTER_A_BURST,
+        opens_after_seconds=opens_after_seconds(facts),
         summary=told[0].text,
         advice="raise the token budget of a step if inter-token latency has room, or add a replica"
         " for prefill",
@@ -67,7 +68,7 @@ def tenant_quota(facts: Facts, thresholds: Thresholds) -> Finding | None:
         action=Action.THROTTLE,
         confidence=Confidence.HIGH,
         impact=facts.held_up(*TENANT_QUOTA),
-        opens_after_seconds=AFTER_A_BURST,
+        opens_after_seconds=opens_after_seconds(facts),
         summary=told[0].text,
         advice="the quota works as set: ask the tenant to send less, or raise its ceiling where the"
         " pool has room",
@@ -80,11 +81,10 @@ def _waiting(
     facts: Facts, thresholds: Thresholds, name: str, causes: tuple[str, ...], what: str
 ) -> tuple[Evidence, ...] | None:
     """Return the evidence that one cause keeps sequences waiting, None where it does not hurt."""
+    if not is_congested(facts, thresholds, causes):
+        return None
     held_up = facts.held_up(*causes)
     waits = facts.wait_per_arrival(*causes)
-    # As for blocks: a wait that nobody would complain of is how a batch is kept full.
-    if held_up < thresholds.least_waiting or waits < thresholds.targets.pool_wait_seconds:
-        return None
     for_blocks = facts.held_up(*POOL)
     arrivals = counted(facts.traffic.came, "arrival") if facts.traffic else "arrivals"
     return (

@@ -1,6 +1,9 @@
 """Can what is known be believed, and does it explain what users feel?"""
 
-from agent.triage.causes import CAPACITY
+from typing import Final
+
+from agent.triage.causes import BATCH_SLOTS, CAPACITY, POOL, TOKEN_BUDGET
+from agent.triage.congestion import hurts_now
 from agent.triage.evidence import at_end, clock, counted, over
 from agent.triage.facts import Facts
 from agent.triage.thresholds import Thresholds
@@ -14,7 +17,8 @@ from agent.triage.verdicts import (
     Verdict,
 )
 
-MISSED_LOOKS = 3
+MISSED_LOOKS: Final = 3
+WAITS: Final = ("pool_wait", "scheduler_wait")  # of those admitted, as ttft is of those
 
 
 def stale(facts: Facts, thresholds: Thresholds) -> Finding | None:
@@ -78,7 +82,7 @@ def unexplained(facts: Facts, thresholds: Thresholds) -> Finding | None:
         ("inter_token", targets.inter_token_seconds),
     ):
         found = facts.latencies.get(name)
-        if found is not None and found.p95 > most:
+        if found is not None and found.p95 > most and not (name == "ttft" and _is_waited(facts)):
             text = f"{name} is {found.p95:.2f} s at the 95th percentile, {most:g} s is the target"
             told.append(over(facts, f"{name}_p95_seconds", round(found.p95, 3), "seconds", text))
     told += _unlike_since_start(facts, thresholds)
@@ -119,15 +123,21 @@ def _unlike_since_start(facts: Facts, thresholds: Thresholds) -> list[Evidence]:
 
 def _of_capacity(facts: Facts, thresholds: Thresholds) -> list[Evidence]:
     """Return who waits for what the engine calls capacity, where nothing tells what that is."""
-    held_up = facts.held_up(*CAPACITY)
-    waits = facts.wait_per_arrival(*CAPACITY)
-    if held_up < thresholds.least_waiting or waits < thresholds.targets.pool_wait_seconds:
+    if not hurts_now(facts, thresholds, CAPACITY):
         return []
+    held_up = facts.held_up(*CAPACITY)
     text = (
         f"{held_up:.1f} sequences wait for capacity on average, and nothing tells whether for"
         " blocks, for a place in the batch or for tokens of a step"
     )
     return [over(facts, "waiting_for_capacity", round(held_up, 2), "sequences", text)]
+
+
+def _is_waited(facts: Facts) -> bool:
+    """Say whether most of the time to first tokens is known to have gone by in the queue."""
+    told = [facts.latencies[name].sum for name in WAITS if name in facts.latencies]
+    ttft = facts.latencies.get("ttft")
+    return ttft is not None and sum(told) >= 0.5 * ttft.sum
 
 
 def _unknown(facts: Facts, text: str, evidence: tuple[Evidence, ...]) -> Finding:
@@ -143,7 +153,7 @@ def _unknown(facts: Facts, text: str, evidence: tuple[Evidence, ...]) -> Finding
     )
 
 
-def healthy(facts: Facts) -> Finding:
+def healthy(facts: Facts, thresholds: Thresholds) -> Finding:
     """Return what is said where no rule holds."""
     queue, pool = facts.queue, facts.pool
     live = queue.live if queue is not None else 0
@@ -152,14 +162,27 @@ def healthy(facts: Facts) -> Finding:
     if pool is not None and pool.total is not None:
         text = f"{pool.active} of {pool.total} blocks active"
         evidence.append(at_end(facts, "active_blocks", pool.active, "blocks", text))
+    burst = _burst(facts, thresholds)
+    told = ", ".join(each.text for each in [*evidence, *burst])
     return Finding(
         verdict=Verdict.HEALTHY,
         action=Action.NONE,
-        confidence=Confidence.HIGH,
+        confidence=Confidence.MEDIUM if burst else Confidence.HIGH,
         impact=0.0,
-        summary="nothing is wrong: " + ", ".join(each.text for each in evidence)
-        if live
-        else "nothing is wrong: the engine is idle",
-        advice="nothing to do",
-        evidence=tuple(evidence),
+        summary=f"nothing is wrong: {told if live else 'the engine is idle'}",
+        advice="wait: should it last for minutes, it is named" if burst else "nothing to do",
+        evidence=(*evidence, *burst),
     )
+
+
+def _burst(facts: Facts, thresholds: Thresholds) -> list[Evidence]:
+    """Return the evidence of a queue that is long, and has not been so for long."""
+    causes = (*POOL, *BATCH_SLOTS, *TOKEN_BUDGET)
+    if facts.lasting is None or not hurts_now(facts, thresholds, causes):
+        return []
+    now, lasting = facts.wait_per_arrival(*causes), facts.lasting_wait_per_arrival(*causes)
+    text = (
+        f"a burst so far: {now:.1f} s of waiting for each arrival of this window,"
+        f" {lasting:.1f} s over {facts.lasting.seconds / 60:.0f} minutes"
+    )
+    return [over(facts, "burst_wait_seconds", round(now, 2), "seconds", text)]
