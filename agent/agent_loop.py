@@ -58,8 +58,9 @@ class AgentLoop:
         """Follow all streams until `stop` is set; what was read by then is stored."""
         try:
             while not stop.is_set():
+                due = self._clocks.seconds() + self._config.commit_seconds
                 if not self.turn():
-                    stop.wait(self._config.commit_seconds)
+                    stop.wait(max(0.0, due - self._clocks.seconds()))
             self.turn()
             self._settle()
         finally:
@@ -77,6 +78,8 @@ class AgentLoop:
                 while self.turn(scan=True) and not stop.is_set():
                     pass
             self.turn(scan=True)  # writers seen dead just now are marked as ended
+            for follower in self._followers.values():
+                self._show(follower, RunState.LIVE)
             self.conflicts += map(str, self._held.values())
             self._settle()
         finally:
@@ -200,10 +203,14 @@ class AgentLoop:
 
     def _account(self, follower: StreamFollower, step: Step) -> None:
         self.num_events += step.num_events
+        pace = follower.show_pace
         if step.committed:
             self._store_works()
-            self._show(follower, RunState.LIVE, step.commit_seconds)
+            self._view.note_commit(follower.committed_at_ns, seconds=step.commit_seconds)
+            pace.note_commit()
             self._say_progress(follower)
+        if pace.is_due(self._clocks.seconds(), caught_up=not step.may_have_more):
+            self._show(follower, RunState.LIVE)
 
     def _end(self, follower: StreamFollower, writer: WriterState) -> None:
         follower.end(writer)
@@ -260,7 +267,8 @@ class AgentLoop:
             self._view.note_store(writable=True)
             self._view.clear_error(STORE)
 
-    def _show(self, follower: StreamFollower, state: RunState, commit_seconds: float = 0.0) -> None:
+    def _show(self, follower: StreamFollower, state: RunState) -> None:
+        follower.show_pace.note_shown(self._clocks.seconds())
         engine = follower.live(state)
         if engine is None:
             return
@@ -268,7 +276,7 @@ class AgentLoop:
         is_older = shown is not None and shown.run_key != engine.run_key
         if is_older and shown is not None and shown.started_at_ns > engine.started_at_ns:
             return  # the end of a former run, while the next one is already there
-        self._view.publish(engine, commit_seconds=commit_seconds)
+        self._view.publish(engine)
 
     def _say_progress(self, follower: StreamFollower) -> None:
         now = self._clocks.seconds()

@@ -11,14 +11,21 @@ from agent.chunks.chunk import Stretch, decode_chunk
 from agent.errors import ChunkError, StateError
 from agent.ledger.audit import pool_accounts
 from agent.ledger.block_ledger import (
-    OUTCOME_MASK,
     STATE_KINDS,
     BlockLedger,
     clearing_records,
     follow_content,
     outcomes_of,
 )
-from agent.ledger.event_columns import Bools, Bytes, EventColumns, Ints, columns_of, unroll
+from agent.ledger.event_columns import (
+    OUTCOME_MASK,
+    Bools,
+    Bytes,
+    EventColumns,
+    Ints,
+    columns_of,
+    unroll,
+)
 from agent.ledger.owner_ledger import OwnerLedger
 from agent.ledger.reference_ledger import ReferenceLedger
 from agent.ledger.state_frame import decode_frame, encode_frame

@@ -36,7 +36,9 @@ class AgentConfig:
     allowed_hosts: tuple[str, ...] = ()  # answered beside loopback names
     token_file: Path | None = None  # private file with the token that clients must send
     log_level: str = "info"
-    commit_seconds: float = 0.25  # between two looks at a stream, each with its commit
+    # From one look at a stream to the next, each with its commit. A commit's cost hardly depends on
+    # how much is in it, and the newest record can be queried within this time and one commit.
+    commit_seconds: float = 0.4
     commit_events: int = 262_144  # at most in one commit; while behind, they follow without pause
     rescan_seconds: float = 1.0
     gpus: str = "auto"  # or off: NVML is not even loaded

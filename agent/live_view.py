@@ -1,7 +1,8 @@
 """What the agent's loop shows to its HTTP side: the newest state of each engine, swapped whole.
 
-The loop publishes after each commit; readers on other threads take one immutable `LiveSnapshot` and
-never see half of a change. Nothing here takes a clock: the loop passes wall time in.
+Readers on other threads take one immutable `LiveSnapshot` and never see half of a change. An
+engine's picture is of one moment, right after a commit, and says which (`LiveState.t_ns`); the loop
+draws one at most once a second. Nothing here takes a clock: the loop passes wall time in.
 """
 
 import threading
@@ -18,7 +19,7 @@ from agent.webhook.outcome import Outcome
 
 @dataclass(frozen=True, slots=True)
 class LiveEngine:
-    """One engine's newest run as of the last commit."""
+    """One engine's newest run as of a commit; all of it is of that one moment."""
 
     engine: str
     run_id: str
@@ -73,17 +74,22 @@ class LiveView:
         """Return the newest state; it never changes afterwards."""
         return self._snapshot
 
-    def publish(self, engine: LiveEngine, *, commit_seconds: float) -> None:
-        """Show an engine's state after its commit succeeded."""
+    def publish(self, engine: LiveEngine) -> None:
+        """Show an engine's state after a commit of it."""
+        with self._lock:
+            now = self._snapshot
+            self._snapshot = replace(now, engines={**now.engines, engine.engine: engine})
+
+    def note_commit(self, at_ns: int, *, seconds: float) -> None:
+        """Count a commit that succeeded, and how long its transaction took."""
         with self._lock:
             now = self._snapshot
             self._snapshot = replace(
                 now,
-                engines={**now.engines, engine.engine: engine},
                 store_writable=True,
-                last_commit_at_ns=engine.last_commit_at_ns,
+                last_commit_at_ns=at_ns,
                 commits=now.commits + 1,
-                commit_seconds=now.commit_seconds + commit_seconds,
+                commit_seconds=now.commit_seconds + seconds,
             )
 
     def note_loop(self, now_ns: int) -> None:

@@ -15,6 +15,7 @@ from agent.ledger.resume import resume_ledger
 from agent.live_view import LiveEngine
 from agent.log_limit import OncePerHour
 from agent.reads.models import Fingerprint, RunState
+from agent.show_pace import ShowPace
 from agent.sources.journal import FoundStream
 from agent.store.store import Store
 from agent.store.stream_id import Progress
@@ -55,6 +56,8 @@ class StreamFollower:
         open_reader: Callable[[Path, Position | None], StreamReader] = StreamReader,
     ) -> None:
         self.stream = found.stream
+        self.show_pace = ShowPace(clocks.seconds())
+        self.committed_at_ns = 0  # wall clock of the agent; 0: nothing yet
         self._clocks = clocks
         self._available = AvailableBlocks()
         self._log_limit = OncePerHour(clocks.seconds)
@@ -72,7 +75,6 @@ class StreamFollower:
         self._unstored: tuple[LedgerDelta, Position] | None = None
         self._caught_up_at = clocks.seconds()
         self._started_at_ns = stored.started_at_ns if stored else 0
-        self._committed_at_ns = 0
         self._behind_records = 0
 
     @property
@@ -160,7 +162,7 @@ class StreamFollower:
             state=state,
             fingerprint=_fingerprint(live),
             live=live,
-            last_commit_at_ns=self._committed_at_ns,
+            last_commit_at_ns=self.committed_at_ns,
             last_event_at_ns=live.t_ns + live.wall_offset_ns if live.t_ns else None,
             lag_seconds=max(0.0, self._clocks.seconds() - self._caught_up_at),
             behind_records=self._behind_records,
@@ -222,7 +224,7 @@ class StreamFollower:
         now_ns = self._clocks.wall_ns()
         self._writer.commit(delta, self._shape, Progress(position, self._behind_records, now_ns))
         self._unstored = None
-        self._committed_at_ns = now_ns
+        self.committed_at_ns = now_ns
         return True
 
 

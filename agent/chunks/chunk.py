@@ -20,6 +20,7 @@ from agent.chunks.layout import by_bytes, from_bytes, is_quiet, lay_out, take_up
 from agent.errors import ChunkError
 from agent.ledger.delta import Chunk
 from agent.ledger.event_columns import Bools, Ints, Words, lane_words_of
+from agent.ledger.runs import differences
 from kvpulse.events import ArriveWord, Kind
 from kvpulse.stream_values import RECORD_DTYPE, Records
 
@@ -57,7 +58,7 @@ def encode_chunk(stretch: Stretch, num_events: int) -> Chunk:
     columns = b"".join(
         (
             counts,
-            raw(np.diff(times, prepend=times[0])),
+            raw(differences(times, before=int(times[0]))),
             raw(np.diff(records["seq"], prepend=records["seq"][:1])),
             *(raw(np.ascontiguousarray(records[name])) for name in _COLUMNS),
             raw(inline),
@@ -101,7 +102,7 @@ def _as_they_are(values: npt.NDArray[Any]) -> bytes:
 def _lane_words(records: Records) -> Ints:
     """Return how many words of a chunk's lane each record has."""
     kind, n = np.ascontiguousarray(records["kind"]), records["n"].astype(np.int64)
-    used: Ints = np.where(kind == Kind.KEYFRAME, 0, lane_words_of(kind, n))
+    used: Ints = np.where(kind == int(Kind.KEYFRAME), 0, lane_words_of(kind, n))
     return used
 
 
@@ -126,7 +127,7 @@ def _own_lane(stretch: Stretch) -> tuple[Words, Bools, Words]:
 def _hash_words(kind: npt.NDArray[np.uint8], n: Ints, used: Ints) -> Bools:
     """Return which lane words are content hashes: those of `cache` and at the end of `arrive`."""
     head = int(ArriveWord.NUM_HASHES) + 1
-    skipped = np.where(kind == Kind.CACHE, n, np.where(kind == Kind.ARRIVE, head, used))
+    skipped = np.where(kind == int(Kind.CACHE), n, np.where(kind == int(Kind.ARRIVE), head, used))
     spans = np.empty(2 * len(used), np.int64)
     spans[0::2] = np.minimum(skipped, used)
     spans[1::2] = used - spans[0::2]
@@ -191,7 +192,7 @@ def _rebuild(columns: bytes, hashes: Words, *, quiet: bool) -> Stretch:
     )
     for name in _COLUMNS:
         records[name] = column(RECORD_DTYPE[name], num_records)
-    keyframes = records["kind"] == Kind.KEYFRAME
+    keyframes = records["kind"] == int(Kind.KEYFRAME)
     used = _lane_words(records)
     total = num_plain + num_hashes
     if int(used.sum()) != total or (used < 0).any():

@@ -23,7 +23,7 @@ QUIET_RATIO: Final = 0.1  # of the records are heartbeats
 
 def is_quiet(records: Records) -> bool:
     """Return whether this layout suits a stretch."""
-    beats = np.count_nonzero(records["kind"] == Kind.HEARTBEAT)
+    beats = np.count_nonzero(records["kind"] == int(Kind.HEARTBEAT))
     return bool(beats >= QUIET_RATIO * len(records))
 
 
@@ -71,7 +71,7 @@ def order_of(records: Records, used: Ints) -> Ints:
 
 def with_clocks(records: Records, used: Ints, lane: Words, sign: np.uint64) -> Words:
     """Return a lane with every heartbeat's clocks moved by the record's time, modulo 2^64."""
-    beats = np.flatnonzero((records["kind"] == Kind.HEARTBEAT) & (used == HEARTBEAT_WORDS))
+    beats = np.flatnonzero((records["kind"] == int(Kind.HEARTBEAT)) & (used == HEARTBEAT_WORDS))
     moved = lane.copy()
     at = (np.cumsum(used) - used)[beats]
     times = records["ts_ns"][beats].astype(np.uint64) * sign

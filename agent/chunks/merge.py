@@ -1,6 +1,6 @@
 """Small chunks of a quiet stream become one of a good size: fewer bytes, faster maps.
 
-A commit each quarter of a second makes chunks of a few hundred events; replaying a minute of them
+A few commits a second make chunks of a few hundred events; replaying a minute of them
 for a block map costs more in calls than in events. They are joined within a later commit's
 transaction; what is still small then waits for others of its kind, so that a day of an idle engine
 ends in a dozen chunks. A join never reaches across a snapshot, so that replay from any snapshot

@@ -44,7 +44,7 @@ class PoolAccount(NamedTuple):
 def pool_accounts(events: EventColumns) -> list[PoolAccount]:
     """Return the accounts that a stretch of events states, in order."""
     accounts = []
-    for record in np.flatnonzero(events.kind == Kind.POOL).tolist():
+    for record in np.flatnonzero(events.is_kind(Kind.POOL)).tolist():
         words = events.words(record)
         if len(words) < len(PoolWord):
             continue

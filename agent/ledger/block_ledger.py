@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from agent.ledger.event_columns import (
+    OUTCOME_MASK,
     Bools,
     Bytes,
     EventColumns,
@@ -27,10 +28,10 @@ from agent.ledger.event_columns import (
 )
 from agent.ledger.outlived import NONE, Outlived, OutlivedBlocks, Turns
 from agent.ledger.rows_by_block import ByBlock, runs_of, sorted_by_block, sums_by_record
+from agent.ledger.runs import lengths_of
 from kvpulse.events import HOST_TIER, BlockState, FreeOutcome, Kind, block_weight
 
 FREE, CACHED, ACTIVE = (int(state) for state in BlockState)
-OUTCOME_MASK: Final = 3
 STATE_KINDS: Final = kind_table((Kind.ALLOCATE, Kind.SHARE, Kind.FREE, Kind.EVICT))
 TIERED_KINDS: Final = kind_table((Kind.ALLOCATE, Kind.SHARE, Kind.FREE, Kind.EVICT, Kind.CACHE))
 OUTCOME_STATE: Final = np.array([ACTIVE, CACHED, FREE, ACTIVE], np.uint8)
@@ -124,8 +125,7 @@ class BlockLedger:
         """Return the records that change a count or state in this tier."""
         wanted = STATE_KINDS[events.kind]
         wanted &= (events.flags & HOST_TIER != 0) == self.host
-        refused = events.flags & OUTCOME_MASK == FreeOutcome.REFUSED
-        wanted &= ~(refused & (events.kind == Kind.FREE))
+        wanted &= ~events.is_free(FreeOutcome.REFUSED)
         return np.flatnonzero(wanted)
 
     def apply(self, events: EventColumns) -> BlockEffects:
@@ -183,7 +183,7 @@ class BlockLedger:
         base = self.paid[touched] + share[heads]
         running = np.cumsum(share, out=share)
         base -= running[heads]
-        running += np.repeat(base, np.diff(heads, append=len(t)))
+        running += np.repeat(base, lengths_of(heads, len(t)))
         return running
 
     def _follow_flips(self, events: EventColumns, turns: Turns, outlived: Outlived) -> Flips:
@@ -283,7 +283,7 @@ class _Steps(NamedTuple):
 
 def outcomes_of(events: EventColumns) -> Outcomes:
     """Return what each block record makes of its blocks."""
-    frees, evicts = events.kind == Kind.FREE, events.kind == Kind.EVICT
+    frees, evicts = events.is_kind(Kind.FREE), events.is_kind(Kind.EVICT)
     count = np.where(evicts, 0, events.aux)
     outcome = OUTCOME_STATE[events.flags & OUTCOME_MASK]
     state = np.where(frees, outcome, np.where(evicts, FREE, ACTIVE)).astype(np.uint8)
@@ -305,7 +305,7 @@ def follow_content(
         last_clear: For each block, the last record that took its content away; -1: none.
         until: Only records before this one; all if None.
     """
-    caches = (events.kind == Kind.CACHE) & ((events.flags & HOST_TIER != 0) == host)
+    caches = events.is_kind(Kind.CACHE) & ((events.flags & HOST_TIER != 0) == host)
     if until is not None:
         caches[until:] = False
     cached = unroll(events, np.flatnonzero(caches), len(known))
@@ -317,6 +317,6 @@ def follow_content(
 
 def clearing_records(events: EventColumns) -> Ints:
     """Return each record's own index if it leaves its blocks without known content, else -1."""
-    clears = (events.kind == Kind.ALLOCATE) | (events.kind == Kind.EVICT)
-    clears |= (events.kind == Kind.FREE) & (events.flags & OUTCOME_MASK == FreeOutcome.TO_FREE)
+    clears = events.is_kind(Kind.ALLOCATE) | events.is_kind(Kind.EVICT)
+    clears |= events.is_free(FreeOutcome.TO_FREE)
     return np.where(clears, np.arange(len(events)), -1)

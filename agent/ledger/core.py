@@ -311,7 +311,7 @@ class LedgerCore:
             np.int64
         )[:MAX_KINDS]
         if len(steps.t_ns):
-            at = np.flatnonzero(events.kind == Kind.STEP)[-1]
+            at = np.flatnonzero(events.is_kind(Kind.STEP))[-1]
             self.last_step_ns = int(steps.t_ns[-1])
             self.last_step = int(events.aux[at]) | int(steps.words[-1, StepWord.STEP_HIGH]) << 32
             self.num_steps += len(steps.t_ns)
@@ -321,7 +321,7 @@ class LedgerCore:
         self.requests.failures.clear()
 
     def _read_texts(self, events: EventColumns) -> None:
-        texts = (events.kind == Kind.DEFINE) | (events.kind == Kind.CONFIG)
+        texts = events.is_kind(Kind.DEFINE) | events.is_kind(Kind.CONFIG)
         for record in np.flatnonzero(texts).tolist():
             raw = np.array(events.words(record), np.uint32).tobytes()[: int(events.aux[record])]
             text = raw.decode("ascii", "replace")

@@ -76,8 +76,7 @@ class LabelledRow(NamedTuple):
     value: int
 
 
-@dataclass(frozen=True, slots=True)
-class RequestRow:
+class RequestRow(NamedTuple):  # a dataclass of so many fields takes twice as long to make
     """One sequence as known now, replacing its row; None is not measured (or not yet)."""
 
     owner: int

@@ -6,7 +6,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from kvpulse.events import FORMS, Kind, LaneForm
+from kvpulse.events import FORMS, FreeOutcome, Kind, LaneForm
 from kvpulse.stream_values import COUNTS_BLOCKS, Records
 
 Ints = npt.NDArray[np.int64]
@@ -17,6 +17,7 @@ Floats = npt.NDArray[np.float64]
 
 
 _ANY_WORD: Final = np.zeros(1, np.uint32)
+OUTCOME_MASK: Final = 3
 LONGEST_SILENCE_NS: Final = 1 << 55  # over a year: a longer one is a damaged time
 
 
@@ -67,6 +68,17 @@ class EventColumns:
         end = start + n * int(_WORDS_PER_N[self.kind[index]])
         words: list[int] = self.lane[start:end].tolist()
         return words
+
+    def is_kind(self, kind: Kind) -> Bools:
+        """Return which records are of a kind."""
+        # numpy compares bytes with a plain int five times as fast as with an enum's member.
+        of_kind: Bools = self.kind == int(kind)
+        return of_kind
+
+    def is_free(self, outcome: FreeOutcome) -> Bools:
+        """Return which records free blocks with an outcome."""
+        frees: Bools = self.is_kind(Kind.FREE) & (self.flags & OUTCOME_MASK == int(outcome))
+        return frees
 
     def events_per_record(self) -> Ints:
         """Return how many events each record stands for."""

@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from agent.ledger.event_columns import Ints
+from agent.ledger.runs import differences, heads_of
 
 SECOND_NS: Final = 1_000_000_000
 MAX_FILL: Final = 3600  # silent seconds that get a row of their own, for each silence
@@ -36,7 +37,7 @@ class Grid:
         phase = (before_ns + wall_offset_ns) % SECOND_NS
         seconds = (t_ns - (before_ns - phase)) // SECOND_NS
         present = np.concatenate([[0], seconds])
-        present = present[np.append(True, present[1:] != present[:-1])]
+        present = present[heads_of(present)]
         jumps = np.diff(present)
         if (jumps > 1).any():
             present = np.concatenate([present[:1], *map(_filled, present[1:], jumps)])
@@ -63,14 +64,14 @@ class Grid:
 
     def integrals(self, after: Ints, before: int) -> Ints:
         """Return the integral (value x ns) of a step function over each second."""
-        values = np.append(before, after)
-        times = np.append(self.before_ns, self.t_ns)
-        whole = np.append(0, np.cumsum(values[:-1] * np.diff(times)))
+        values = np.concatenate([[before], after])
+        times = np.concatenate([[self.before_ns], self.t_ns])
+        whole = np.zeros(len(times), np.int64)
+        np.cumsum(values[:-1] * (times[1:] - times[:-1]), out=whole[1:])
         ends = self.ends()
         at = np.searchsorted(times, ends, "right") - 1
         at_ends = whole[at] + values[at] * (ends - times[at])
-        passed: Ints = np.diff(at_ends, prepend=0)
-        return passed
+        return differences(at_ends, before=0)
 
     def extremes(self, after: Ints, before: int) -> tuple[Ints, Ints]:
         """Return a step function's least and greatest value in each second."""

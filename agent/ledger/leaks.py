@@ -45,7 +45,7 @@ class LeakWatch:
 
     def follow_holds(self, events: EventColumns, num_blocks: int) -> None:
         """Follow `hold` records: a lease of 0 releases."""
-        for record in np.flatnonzero(events.kind == Kind.HOLD).tolist():
+        for record in np.flatnonzero(events.is_kind(Kind.HOLD)).tolist():
             if events.flags[record] & HOST_TIER:
                 continue
             blocks = unroll(events, np.array([record]), num_blocks).block.tolist()

@@ -40,7 +40,7 @@ from kvpulse.stream_values import Batch, Gap
 
 SNAPSHOT_NS: Final = 60 * SECOND_NS
 SNAPSHOT_EVENTS: Final = 200_000
-# How often every live sequence's row is handed out; one that changed is, once a second.
+# How often every live sequence's row is handed out; once a second if it did more than wait.
 REFRESH_NS: Final = 5 * SECOND_NS
 # An agent that takes so many events at once is catching up: rows of sequences that still live can
 # wait, those of ended ones never do.
@@ -130,7 +130,7 @@ class Ledger:
             self._snapshot_due = True
 
     def _follow(self, stretch: Stretch, *, keyframes: bool) -> None:
-        cuts = np.flatnonzero(stretch.records["kind"] == Kind.KEYFRAME).tolist()
+        cuts = np.flatnonzero(stretch.records["kind"] == int(Kind.KEYFRAME)).tolist()
         edges = sorted({0, *cuts, len(stretch.records)})
         for low, high in pairwise(edges):
             events = columns_of(
@@ -174,7 +174,7 @@ class Ledger:
         up_to = TIERS[-1] if snapshot_due or self._closing else self._coarsest_due()
         self._taken_at = (core.t_ns, self.seq)
         leaks = self._look_for_leaks() if settles else []
-        requests = self._request_rows(changed_live=up_to > TIERS[0])
+        requests = self._request_rows(up_to)
         if settles:
             core.owners.recycle()
         delta = LedgerDelta(
@@ -258,18 +258,19 @@ class Ledger:
             idle=not core.requests.live,
         )
 
-    def _request_rows(self, *, changed_live: bool) -> tuple[RequestRow, ...]:
-        """Return rows of sequences that ended; of live ones now and then."""
+    def _request_rows(self, up_to: int) -> tuple[RequestRow, ...]:
+        """Return rows of sequences that ended; of live ones now and then, as of rollups."""
         core = self.core
         requests = core.requests
         new_events = int((core.totals.stored - self._taken_stored).sum())
         catching_up = new_events >= CATCHING_UP_EVENTS and not self._closing
         period = CATCHING_UP_REFRESH_NS if catching_up else REFRESH_NS
         chosen: dict[int, RequestState] = dict(requests.changed)
-        if core.t_ns - self._refreshed_ns >= period:
+        everything = up_to == TIERS[-1] and not catching_up
+        if everything or core.t_ns - self._refreshed_ns >= period:
             chosen.update(requests.live)
             self._refreshed_ns = core.t_ns
-        elif catching_up or not changed_live:
+        elif catching_up or up_to == TIERS[0]:
             chosen = {n: state for n, state in chosen.items() if n not in requests.live}
         requests.changed = {n: s for n, s in requests.changed.items() if n not in chosen}
         held = core.host_holders.held

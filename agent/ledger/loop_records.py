@@ -7,6 +7,7 @@ import numpy as np
 
 from agent.ledger.event_columns import Bytes, EventColumns, Ints, kind_table
 from agent.ledger.request_state import NUM_CAUSES
+from agent.ledger.runs import lengths_of
 from kvpulse.events import Kind, WaitCause
 
 BUSY: Final = int(WaitCause.ENGINE_BUSY)
@@ -54,8 +55,10 @@ def bursts_of(events: EventColumns, picked: Ints) -> Bursts:
     kind, t_ns = events.kind[picked], events.t_ns[picked]
     is_wait = kind == WAIT
     goes_on = is_wait[1:] & is_wait[:-1] & (t_ns[1:] == t_ns[:-1])
-    heads = np.flatnonzero(np.append(True, ~goes_on)[: len(picked)])
-    size = np.diff(heads, append=len(picked))
+    is_head = np.ones(len(picked), bool)
+    np.logical_not(goes_on, out=is_head[1:])
+    heads = np.flatnonzero(is_head)
+    size = lengths_of(heads, len(picked))
     return Bursts(picked[heads], kind[heads], t_ns[heads], size)
 
 

@@ -66,8 +66,8 @@ class OutlivedBlocks:
         self, events: EventColumns, by_block: ByBlock, turned: Bools, turns: Turns
     ) -> Outlived:
         """Follow a stretch; `turned` says of each row whether it is a turn."""
-        held_on = (events.kind == Kind.FREE) & (events.aux > 0)
-        held_on &= events.flags & 3 != FreeOutcome.REFUSED
+        held_on = events.is_kind(Kind.FREE) & (events.aux > 0)
+        held_on &= ~events.is_free(FreeOutcome.REFUSED)
         drops = None
         if held_on.any():
             at = np.flatnonzero(held_on[by_block.record])

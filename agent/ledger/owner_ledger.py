@@ -9,9 +9,10 @@ from typing import Final
 
 import numpy as np
 
-from agent.ledger.block_ledger import OUTCOME_MASK, BlockEffects, BlockLedger
-from agent.ledger.event_columns import EventColumns, Floats, Ints
+from agent.ledger.block_ledger import BlockEffects, BlockLedger
+from agent.ledger.event_columns import OUTCOME_MASK, EventColumns, Floats, Ints
 from agent.ledger.reference_ledger import ReferenceLedger
+from agent.ledger.runs import differences, heads_of, tails_of
 from agent.ledger.strays import holders_of
 from kvpulse.events import UNKNOWN_OWNER, FreeOutcome, Kind
 
@@ -25,6 +26,8 @@ COLUMNS: Final = (
     "paid",
 )
 NO_SLOT: Final = -1
+FREE, SHARE, EVICT = int(Kind.FREE), int(Kind.SHARE), int(Kind.EVICT)
+HELD: Final = int(FreeOutcome.HELD)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +88,7 @@ class OwnerLedger:
 
     def apply(self, events: EventColumns, effects: BlockEffects) -> list[FirstBlock]:
         """Follow the references that a stretch of events took and dropped."""
-        picked = effects.picked[events.kind[effects.picked] != Kind.EVICT]
+        picked = effects.picked[events.kind[effects.picked] != EVICT]
         if not len(picked):
             return []
         holders = events.owner[picked]
@@ -97,7 +100,7 @@ class OwnerLedger:
         self.paid[slots] -= np.bincount(
             local, weights=effects.paid[picked] * sign, minlength=len(slots)
         )
-        num_rows = np.diff(effects.row_end, prepend=0)[picked]
+        num_rows = differences(effects.row_end, before=0)[picked]
         rows = effects.rows
         self.references.append(
             np.repeat(slots.astype(np.int32)[local], num_rows),
@@ -110,9 +113,9 @@ class OwnerLedger:
         self, events: EventColumns, picked: Ints, local: Ints, slots: Ints
     ) -> list[FirstBlock]:
         kind, n, aux = events.kind[picked], events.n[picked], events.aux[picked]
-        frees = kind == Kind.FREE
-        held_on = frees & (events.flags[picked] & OUTCOME_MASK == FreeOutcome.HELD)
-        beside = (kind == Kind.SHARE) & (aux >= 2)
+        frees = kind == FREE
+        held_on = frees & (events.flags[picked] & OUTCOME_MASK == HELD)
+        beside = (kind == SHARE) & (aux >= 2)
         order = np.argsort(
             local.astype(np.uint16 if len(slots) < 1 << 16 else np.uint32), kind="stable"
         )
@@ -203,7 +206,7 @@ class _Running:
         """Return least, most and last of the running sum of each group that begins at a head."""
         running = np.cumsum(steps)
         base = running[heads] - steps[heads]
-        tails = np.append(heads[1:], len(steps)) - 1
+        tails = tails_of(heads, len(steps))
         return cls(
             np.minimum.reduceat(running, heads) - base,
             np.maximum.reduceat(running, heads) - base,
@@ -251,4 +254,4 @@ def _overlaps(owner: Ints, slot: Ints, block: Ints, group: Ints) -> dict[int, Sh
 def _distinct(keys: Ints) -> Ints:
     """Return the distinct keys in order; sorting beats numpy's hashing here."""
     keys = np.sort(keys)
-    return keys[np.append(True, keys[1:] != keys[:-1])] if len(keys) else keys
+    return keys[heads_of(keys)]

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from agent.ledger.event_columns import Bools, Ints
+from agent.ledger.runs import lengths_of
 
 Slots = npt.NDArray[np.int32]
 
@@ -82,7 +83,7 @@ def _unmatched(slot: Slots, block: Slots, drops: Bools) -> Bools:
     new = np.ones(len(order), bool)
     new[1:] = (by_slot[1:] != by_slot[:-1]) | (by_block[1:] != by_block[:-1])
     heads = np.flatnonzero(new)
-    lengths = np.diff(heads, append=len(order))
+    lengths = lengths_of(heads, len(order))
     net = np.add.reduceat(np.where(is_drop, -1, 1), heads)
     takes = (~is_drop).astype(np.int64)
     running = np.cumsum(takes)

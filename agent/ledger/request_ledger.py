@@ -69,7 +69,7 @@ class RequestLedger:
     def apply(self, events: EventColumns, sums: SecondSums, last_step_ns: int) -> None:
         """Follow a stretch; `last_step_ns` is the last step before it."""
         self._sums, self._events, self._last_step_ns = sums, events, last_step_ns
-        self._step_ns = events.t_ns[events.kind == Kind.STEP]
+        self._step_ns = events.t_ns[events.is_kind(Kind.STEP)]
         picked = np.flatnonzero(LOOP_KINDS[events.kind])
         bursts = bursts_of(events, picked)
         waits, acts = waits_of(events, picked), acts_of(events, picked)
@@ -104,7 +104,7 @@ class RequestLedger:
         """Return a sequence met for the first time: it began before what was read."""
         state = RequestState(owner, tenant, "unknown", 0)
         state.spans_gap = state.waits_unknown = True
-        self.live[owner] = state
+        self.live[owner] = self.changed[owner] = state
         self.tally.base_live += 1
         self.tally.base_requests += 1
         return state
@@ -184,13 +184,13 @@ class RequestLedger:
         self._begin_wait(state, "waiting", act.t_ns)
 
     def _waits(self, waits: Iterable[tuple[int, int, int]], t_ns: int) -> None:
-        """Follow `wait` records of one moment; most records of the loop are these."""
+        """Follow `wait` records of one moment: so many that they change no row at once."""
         self._sums.settle(t_ns)
-        live, changed, waiting = self.live, self.changed, self._sums.curve.waiting
+        live, waiting = self.live, self._sums.curve.waiting
         waited_ns = 0
         move, stood, stands, moved = self.blockers.move, 0, 0, 0
         for owner, cause, blocker in waits:
-            state = changed[owner] = live.get(owner) or self._unseen(owner)
+            state = live.get(owner) or self._unseen(owner)
             if blocker != state.blocker:
                 if state.blocker != stood or blocker != stands:
                     move(live, stood, stands, moved, t_ns)

@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from agent.ledger.event_columns import Floats, Ints, Rows
+from agent.ledger.runs import heads_of, tails_of
 
 
 class ByBlock(NamedTuple):
@@ -48,7 +49,5 @@ def sums_by_record(record: Ints, amounts: Floats, size: int) -> Floats:
 
 def runs_of(sorted_keys: npt.NDArray[Any]) -> tuple[Ints, Ints]:
     """Return the first and last index of each run of equal keys."""
-    if not len(sorted_keys):
-        return np.zeros(0, np.int64), np.zeros(0, np.int64)
-    edges = np.flatnonzero(sorted_keys[1:] != sorted_keys[:-1])
-    return np.concatenate([[0], edges + 1]), np.concatenate([edges, [len(sorted_keys) - 1]])
+    heads = heads_of(sorted_keys)
+    return heads, tails_of(heads, len(sorted_keys))

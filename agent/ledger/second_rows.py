@@ -8,6 +8,7 @@ import numpy as np
 from agent.ledger.block_ledger import BlockEffects
 from agent.ledger.event_columns import Bools, EventColumns, Ints, kind_table
 from agent.ledger.intervals import Grid
+from agent.ledger.runs import differences
 from agent.ledger.second_sums import SecondSums
 from agent.rollups.latency import Samples
 from agent.rollups.rollup import NULL, blank_rows
@@ -69,7 +70,7 @@ class StepTable:
 
 def steps_of(events: EventColumns, grid: Grid) -> StepTable:
     """Return the steps of a stretch."""
-    at = np.flatnonzero((events.kind == Kind.STEP) & (events.n >= len(StepWord)))
+    at = np.flatnonzero(events.is_kind(Kind.STEP) & (events.n >= len(StepWord)))
     place = events.first[at] - events.lane_base
     good = (place >= 0) & (place + len(StepWord) <= len(events.lane))
     at, place = at[good], place[good]
@@ -79,7 +80,7 @@ def steps_of(events: EventColumns, grid: Grid) -> StepTable:
 
 def add_event_counts(rows: Ints, events: EventColumns, grid: Grid, stored: Ints) -> None:
     """Count events of block kinds (gpu tier), and of all kinds."""
-    refused = (events.kind == Kind.FREE) & (events.flags & 3 == FreeOutcome.REFUSED)
+    refused = events.is_free(FreeOutcome.REFUSED)
     kind = np.where(refused, 0, events.kind).astype(np.int64)
     kind[_TIERED[events.kind] & (events.flags & HOST_TIER != 0)] = 0
     table = np.bincount(
@@ -110,7 +111,7 @@ def step_samples(steps: StepTable, grid: Grid, last_step_ns: int) -> list[Sample
     spent = np.sum([steps.duration(low) for low in _STEP_DURATIONS.values()], axis=0)
     ones = np.ones(len(starts), np.int64)
     tokens = steps.words[:, StepWord.DECODE_TOKENS]
-    between = np.diff(steps.t_ns, prepend=last_step_ns)
+    between = differences(steps.t_ns, before=last_step_ns)
     told = tokens > 0
     if not last_step_ns and len(told):
         told[0] = False

@@ -29,6 +29,9 @@ bounded: the values are fixed enumerations, or, for `tenant`, the first {MAX_TEN
 - **A stale engine keeps its counters and loses its gauges.** When its writer is finished, dead or
   silent for 10 s, `kvpulse_source_up` is 0 and `kvpulse_source_age_seconds` grows; what its pool
   looked like then is not shown as if it were now.
+- **One scrape, one moment.** All values of an engine are of the same moment, right after a commit,
+  so states add up to the pool and waits to the queue time. It is at most about a second before the
+  newest commit.
 - **Counters restart with the engine**, as Prometheus expects; `kvpulse_run_start_time_seconds`
   changes at the same moment.
 - **Histograms** are re-counted from the ledger's exponential ones (base 2^(1/16)): a sample within

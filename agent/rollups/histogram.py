@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from agent.errors import HistogramError
+from agent.ledger.runs import differences
 
 PER_DOUBLING: Final = 16
 NUM_BUCKETS: Final = 1024  # 63 doublings and the zeros, rounded up
@@ -135,7 +136,7 @@ def sum_of_products(values: Counts, times: Counts) -> int:
 def encode_buckets(buckets: npt.NDArray[Any], counts: npt.NDArray[Any]) -> bytes:
     """Encode ascending buckets and their counts."""
     pairs = np.empty(2 * len(buckets), np.int64)
-    pairs[0::2] = np.diff(buckets, prepend=0)
+    pairs[0::2] = differences(buckets, before=0)
     pairs[1::2] = counts
     return encode_pairs(pairs)
 

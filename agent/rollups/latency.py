@@ -8,6 +8,7 @@ import numpy as np
 
 from agent.ledger.delta import LatencyRow
 from agent.ledger.event_columns import Ints
+from agent.ledger.runs import differences, heads_of, lengths_of
 from agent.rollups.histogram import MIDDLES, NUM_BUCKETS, Histogram, bucket_of, varints
 from agent.rollups.rollup import group_starts
 from agent.rollups.scalars import LATENCIES, TIERS
@@ -39,16 +40,12 @@ class Sparse:
 
     def lengths(self) -> Ints:
         """Return how many lines each histogram has."""
-        return np.diff(self.head, append=len(self.bucket))
+        return lengths_of(self.head, len(self.bucket))
 
 
 def _empty() -> Sparse:
     none = np.zeros(0, np.int64)
     return Sparse(none, none, none, np.zeros((0, 4), np.int64), none, none)
-
-
-def _heads(keys: Ints) -> Ints:
-    return np.flatnonzero(np.append(True, keys[1:] != keys[:-1]))
 
 
 def sparse_of(samples: Samples) -> Sparse:
@@ -61,9 +58,9 @@ def sparse_of(samples: Samples) -> Sparse:
     key = place * NUM_BUCKETS + bucket_of(value)
     order = np.argsort(key)
     key, value, weight = key[order], value[order], samples.weight[order]
-    lines = _heads(key)
+    lines = heads_of(key)
     line_key = key[lines]
-    head = _heads(line_key // NUM_BUCKETS)
+    head = heads_of(line_key // NUM_BUCKETS)
     at = lines[head]
     stats = np.stack(
         [
@@ -92,12 +89,12 @@ def _regroup(parts: list[Sparse], *, wall_offset_ns: int, tier: int) -> Sparse:
     bucket = np.concatenate([part.bucket for part in parts])
     key = np.repeat(place, lengths) * NUM_BUCKETS + bucket
     order = np.argsort(key)
-    lines = _heads(key[order])
+    lines = heads_of(key[order])
     line_key = key[order][lines]
     count = np.add.reduceat(np.concatenate([part.count for part in parts])[order], lines)
-    head = _heads(line_key // NUM_BUCKETS)
+    head = heads_of(line_key // NUM_BUCKETS)
     by_place = np.argsort(place, kind="stable")
-    at = _heads(place[by_place])
+    at = heads_of(place[by_place])
     stats = stats[by_place]
     merged = np.concatenate(
         [
@@ -234,7 +231,7 @@ def _quantiles(table: Sparse, running: Ints, base: Ints, ratio: float) -> Ints:
 
 def _blobs(table: Sparse) -> list[bytes]:
     pairs = np.empty(2 * len(table.bucket), np.int64)
-    steps = np.diff(table.bucket, prepend=0)
+    steps = differences(table.bucket, before=0)
     steps[table.head] = table.bucket[table.head]
     pairs[0::2], pairs[1::2] = steps, table.count
     data, starts = varints(pairs)

@@ -13,6 +13,7 @@ import numpy as np
 from agent.ledger.delta import RollupRow
 from agent.ledger.event_columns import Ints
 from agent.ledger.intervals import SECOND_NS
+from agent.ledger.runs import heads_of, tails_of
 from agent.rollups.scalars import COLUMNS, GAUGES, RANGES, TIERS
 
 T = TypeVar("T")
@@ -40,7 +41,7 @@ def group_starts(starts: Ints, *, wall_offset_ns: int, tier_seconds: int) -> Int
 def merge_rows(rows: Ints, heads: Ints) -> Ints:
     """Merge each run of neighbouring rows that begins at a head: last, least, greatest, sum."""
     merged = np.empty((len(heads), rows.shape[1]), np.int64)
-    tails = np.append(heads[1:], len(rows)) - 1
+    tails = tails_of(heads, len(rows))
     merged[:, _GAUGES] = rows[tails, _GAUGES]
     least = np.where(rows[:, _LEAST] == NULL, np.iinfo(np.int64).max, rows[:, _LEAST])
     least = np.minimum.reduceat(least, heads, axis=0)
@@ -102,7 +103,7 @@ class Rollups:
     def _group(self, tier: int, starts: Ints, rows: Ints) -> tuple[Ints, Ints]:
         """Merge rows that fall into the same interval of a tier."""
         groups = group_starts(starts, wall_offset_ns=self.wall_offset_ns, tier_seconds=tier)
-        heads = np.flatnonzero(np.append(True, groups[1:] != groups[:-1]))
+        heads = heads_of(groups)
         if len(heads) == len(groups):
             return groups, rows
         return groups[heads], merge_rows(rows, heads)

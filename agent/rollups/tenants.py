@@ -5,6 +5,7 @@ import numpy as np
 from agent.ledger.block_ledger import BlockEffects, BlockLedger
 from agent.ledger.event_columns import Ints
 from agent.ledger.intervals import Grid
+from agent.ledger.runs import differences
 from agent.rollups.labelled import TENANT_SLOTS, Sums, tenant_key
 
 
@@ -37,7 +38,7 @@ def tenant_sums(seconds: list[Sums], grid: Grid, effects: BlockEffects, before: 
     within = np.bincount(place, weights=sign, minlength=size).reshape(shape)
     at_end = before[present] + np.cumsum(change, axis=0)
     at_start = np.vstack([before[present][None], at_end[:-1]])
-    lengths = np.diff(ends, prepend=grid.before_ns)
+    lengths = differences(ends, before=grid.before_ns)
     block_ns = (at_start * lengths[:, None] + within).astype(np.int64)
     told = np.bincount(place, minlength=size).reshape(shape).astype(bool) | (at_start > 0)
     for second_idx, rank_idx in np.argwhere(told).tolist():

@@ -11,6 +11,7 @@ from sqlalchemy import Connection, text
 
 from agent.errors import LeaseLost, StreamHeld
 from agent.store.holder import SILENT_SECONDS, Beat, Holder, LeaseWatch
+from agent.store.statements import Statements
 from agent.store.stream_id import StreamId
 
 _HERE = "WHERE engine=:engine AND run_id=:run_id"
@@ -20,9 +21,10 @@ _MINE = f"{_HERE} AND holder=:holder"
 class Leases:
     """What one agent holds, takes over, renews and gives back."""
 
-    def __init__(self, holder: Holder, watch: LeaseWatch) -> None:
+    def __init__(self, holder: Holder, watch: LeaseWatch, statements: Statements) -> None:
         self.holder = holder
         self._watch = watch
+        self._renew = statements.renew_lease
 
     def take(self, connection: Connection, stream: StreamId) -> None:
         """Make the lease ours.
@@ -68,9 +70,9 @@ class Leases:
 
     def renew(self, connection: Connection, streams: Iterable[StreamId]) -> None:
         """Renew the leases of streams that have nothing to store just now."""
-        rows = [{**_names(stream), "holder": self.holder.name} for stream in streams]
+        rows = [self._mine(stream) for stream in streams]
         if rows:
-            connection.execute(text(f"UPDATE leases SET beat=beat+1 {_MINE}"), rows)
+            connection.exec_driver_sql(self._renew, rows)
 
     def give_back(self, connection: Connection, stream: StreamId) -> None:
         """Let others have the stream at once."""
@@ -93,9 +95,11 @@ class Leases:
         return added.rowcount == 1
 
     def _renewed(self, connection: Connection, stream: StreamId) -> bool:
-        row = {**_names(stream), "holder": self.holder.name}
-        done = connection.execute(text(f"UPDATE leases SET beat=beat+1 {_MINE}"), row)
-        return done.rowcount == 1
+        return connection.exec_driver_sql(self._renew, self._mine(stream)).rowcount == 1
+
+    def _mine(self, stream: StreamId) -> tuple[str, str, str]:
+        """Return the values of `Statements.renew_lease`."""
+        return stream.engine, stream.run_id, self.holder.name
 
 
 def _names(stream: StreamId) -> dict[str, str]:

@@ -21,6 +21,7 @@ from kvpulse.events import MAX_KINDS, Kind
 Row: TypeAlias = tuple[object, ...]
 
 COUNTS: Final = Struct(f"<{MAX_KINDS}Q")
+COMPACT: Final = json.JSONEncoder(separators=(",", ":"))
 KIND_NAMES: Final = {kind.value: kind.name.lower() for kind in Kind}
 
 
@@ -143,7 +144,7 @@ def _wall_ns(t_ns: int, offset: int) -> int | None:
 
 
 def _json(value: Mapping[str, int]) -> str:
-    return json.dumps(value, separators=(",", ":"))
+    return COMPACT.encode(value)
 
 
 def _signed(value: int) -> int:

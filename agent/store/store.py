@@ -48,9 +48,9 @@ class Store:
 
     def __init__(self, engine: Engine, address: StoreAddress, seconds: Callable[[], float]) -> None:
         self.address = address
-        self.leases = Leases(this_agent(), LeaseWatch(seconds))
-        self._engine = engine
         statements = make_statements(engine.dialect.name)
+        self.leases = Leases(this_agent(), LeaseWatch(seconds), statements)
+        self._engine = engine
         self._writing = Writing(
             self._transaction,
             statements,

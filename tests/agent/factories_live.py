@@ -74,7 +74,7 @@ def view_of(*engines: LiveEngine) -> LiveView:
     """Return a view in which the loop has just gone round and published the engines."""
     view = LiveView(NOW_NS - 200 * SECOND, store_label="kvpulse.db", journal="/dev/shm/kvpulse-0")
     for engine in engines:
-        view.publish(engine, commit_seconds=0.001)
+        view.publish(engine)
     view.note_loop(NOW_NS)
     return view
 

@@ -12,7 +12,7 @@ from tests.agent.factories_stream import SECOND
 def scrape(seen: Seen) -> dict[tuple[str, str], float]:
     """Return every sample of a scrape a moment after the agent's last commit, by name and label."""
     view = LiveView(0)
-    view.publish(seen.engine, commit_seconds=0.0)
+    view.publish(seen.engine)
     now_ns = seen.engine.last_commit_at_ns
     found = {}
     for family in exporter_registry(view, lambda: now_ns).collect():
@@ -124,7 +124,7 @@ def test_blocks_that_nobody_holds_are_cached_and_reclaimable(tmp_path):  # HO05,
 
 def view_of(seen: Seen):
     view = LiveView(0)
-    view.publish(seen.engine, commit_seconds=0.0)
+    view.publish(seen.engine)
     return view.snapshot()
 
 

@@ -13,8 +13,10 @@ from agent.config import AgentConfig
 from agent.live_view import LiveView
 from agent.metrics.exporter import exporter_registry
 from agent.rollups.scalars import TIERS
+from agent.show_pace import SHOW_SECONDS
 from agent.store.store import Store
 from kvpulse.events import WAIT_CLASSES, WaitCause, WaitClass
+from tests.agent.factories_agent import Time
 from tests.agent.factories_store import empty_store
 from tests.agent.factories_stream import SECOND, ToyEngine, record
 
@@ -44,15 +46,19 @@ def scraped(view: LiveView) -> Exported:
 
 @pytest.fixture(scope="module", params=[3, 11, 29])
 def followed(request, tmp_path_factory) -> Iterator[tuple[list[Exported], sqlite3.Connection]]:
-    """A random engine, its agent's scrapes after every few hundred events, and the store."""
+    """A random engine, its agent's scrapes after every few hundred events, and the store.
+
+    A second passes between two turns, so that each scrape sees a picture of its own.
+    """
     folder = tmp_path_factory.mktemp("sums")
     where = empty_store(folder)
     record(folder / "journal", request.param, 2500)
-    view, scrapes = LiveView(1), []
+    view, scrapes, time = LiveView(1), [], Time()
     config = AgentConfig(journal=folder / "journal", store=where, commit_events=200)
     with Store.open(where) as store:
-        loop = AgentLoop(config, store, view)
+        loop = AgentLoop(config, store, view, clocks=time.clocks())
         while loop.turn():
+            time.seconds += SHOW_SECONDS
             if view.snapshot().engines:
                 scrapes.append(scraped(view))
         loop.drain(threading.Event())

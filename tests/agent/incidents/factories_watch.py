@@ -81,7 +81,7 @@ class WatchedEngine:
             self._followed.advance(self._at)
             live = self._followed.live()
             if live is not None:
-                self._view.publish(live, commit_seconds=0.0)
+                self._view.publish(live)
             if looks:
                 self.watch.look()
 
