@@ -24,6 +24,7 @@ AgentError
 ├── DrillError            the engine of a drill failed by itself
 ├── PageUnreachable       an engine's metrics page did not come
 ├── PageUnreadable        what came is no metrics page, or not one of an engine
+├── SoakError             engine or agent of a soak failed, or did not come to its end
 └── StoreError            the store cannot be used as asked
     ├── StoreNotFound     nothing there, or it cannot be reached
     ├── StoreTooNew       a newer kvpulse wrote it
@@ -229,6 +230,14 @@ class PageUnreadable(AgentError):
         super().__init__(f"cannot use {label}: {why}; give the address of a vLLM /metrics page")
         self.label = label
         self.why = why
+
+
+class SoakError(AgentError):
+    """Engine or agent of a soak failed, or did not come to its end."""
+
+    def __init__(self, part: str, why: str, said: str) -> None:
+        super().__init__(f"the {part} of the soak {why}; it said: {said or 'nothing'}")
+        self.part = part
 
 
 class StoreError(AgentError):

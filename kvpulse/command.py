@@ -84,6 +84,9 @@ BENCHES: Final[Mapping[str, CommandEntry]] = MappingProxyType(
         "query": CommandEntry(
             "agent.commands.bench_query:main", "time of block maps, a day and a month of history"
         ),
+        "soak": CommandEntry(
+            "agent.commands.bench_soak:main", "what a live agent costs, and that it loses nothing"
+        ),
         "engine": CommandEntry(
             "engine.commands.bench_engine:main", "tokens per second, recording's cost per step"
         ),

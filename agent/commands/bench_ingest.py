@@ -18,6 +18,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from agent.chunks.chunk import Stretch
+from agent.commands.bench_folder import fast_folder
 from agent.commands.bench_ingest_postgres import measure_postgres
 from agent.commands.bench_ingest_run import ingest
 from agent.commands.exit_codes import ExitCode
@@ -59,7 +60,7 @@ class IngestFigures:
 def main(argv: Sequence[str]) -> int:
     """Run `kvpulse bench ingest`."""
     arguments = _parser().parse_args(argv)
-    with tempfile.TemporaryDirectory(prefix="kvpulse-bench-", dir=_fast_folder()) as folder:
+    with tempfile.TemporaryDirectory(prefix="kvpulse-bench-", dir=fast_folder()) as folder:
         journal = arguments.journal or Path(folder) / "journal"
         if arguments.journal is None and not _record(arguments, journal):
             return ExitCode.UNREACHABLE
@@ -89,11 +90,6 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     return parser
-
-
-def _fast_folder() -> str | None:
-    shared = Path("/dev/shm")
-    return str(shared) if shared.is_dir() else None
 
 
 def _record(arguments: argparse.Namespace, journal: Path) -> bool:

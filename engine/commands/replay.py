@@ -53,9 +53,12 @@ def load_requests(options: ReplayOptions) -> list[TimedRequest]:
     """Read the trace, or make the workload."""
     config = options.run.config
     if options.trace == WORKLOAD:
+        usual = WorkloadShape()
         shape = WorkloadShape(
+            num_requests=options.num_requests or usual.num_requests,
+            requests_per_second=options.requests_per_second or usual.requests_per_second,
             num_tenants=options.num_tenants,
-            max_context=config.max_context or WorkloadShape().max_context,
+            max_context=config.max_context or usual.max_context,
             seed=options.seed,
         )
         return make_workload(shape, block_size=config.block_size)

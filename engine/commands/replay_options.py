@@ -22,9 +22,12 @@ class ReplayOptions:
 
     Attributes:
         trace: A file, or "workload" for the seeded one.
+        num_requests, requests_per_second: Of the seeded one; None: as `WorkloadShape` has it.
     """
 
     trace: str
+    num_requests: int | None
+    requests_per_second: float | None
     journal: Path
     num_tenants: int
     seed: int
@@ -41,6 +44,8 @@ def parse_options(argv: list[str]) -> ReplayOptions:
         parser.error(f"--tenants is {given.tenants}; accepted: 1 to 1000")
     if not 0 <= given.cancel_ratio <= 1:
         parser.error(f"--cancel-ratio is {given.cancel_ratio}; accepted: 0 to 1")
+    if given.trace != WORKLOAD and (given.requests or given.requests_per_second):
+        parser.error('--requests and --requests-per-second are of the trace "workload" alone')
     config = replace(
         TRACE_CONFIG,
         engine=given.engine,
@@ -56,7 +61,9 @@ def parse_options(argv: list[str]) -> ReplayOptions:
     )
     run = TraceRun(
         config=config,
-        cost=CostModel(base_ns=round(given.step_ms * 1e6)),
+        cost=CostModel(
+            base_ns=round(given.step_ms * 1e6), prefill_token_ns=round(given.prefill_us * 1e3)
+        ),
         speed=given.speed,
         seconds=given.seconds,
         max_bytes=given.max_journal_mib * MIB,
@@ -65,6 +72,8 @@ def parse_options(argv: list[str]) -> ReplayOptions:
     )
     return ReplayOptions(
         trace=given.trace,
+        num_requests=given.requests,
+        requests_per_second=given.requests_per_second,
         journal=given.journal or journal_dir(),
         num_tenants=given.tenants,
         seed=given.seed,
@@ -87,6 +96,10 @@ def _parser() -> argparse.ArgumentParser:
         "--speed", type=_speed, default="max", help='engine seconds per wall second, or "max"'
     )
     parser.add_argument("--seconds", type=positive_duration, help="stop after so much engine time")
+    help_text = "how many requests the workload has (default 6000)"
+    parser.add_argument("--requests", type=positive, help=help_text)
+    help_text = "at which rate they come, on average (default 3.2)"
+    parser.add_argument("--requests-per-second", type=positive_duration, help=help_text)
     parser.add_argument("--tenants", type=int, default=8, help="number of tenants (default 8)")
     parser.add_argument("--seed", type=int, default=0, help="of arrival times and tenants")
     parser.add_argument(
@@ -99,6 +112,8 @@ def _parser() -> argparse.ArgumentParser:
     add_fault_options(parser)
     help_text = "what a step costs beside its tokens, in ms (default 6)"
     parser.add_argument("--step-ms", type=positive_duration, default=6.0, help=help_text)
+    help_text = "what a token of a prompt costs, in µs (default 10)"
+    parser.add_argument("--prefill-us", type=positive_duration, default=10.0, help=help_text)
     parser.add_argument("--no-prefix-caching", action="store_true")
     help_text = "how the prefix cache finds what is kept: by block hashes, by a radix tree (hash)"
     parser.add_argument("--prefix-index", choices=PREFIX_INDEXES, default="hash", help=help_text)
