@@ -45,6 +45,7 @@ MARK_COLOURS: Final = {
     "leak": LEAKED,
     "audit_failed": LEAKED,
     "pool": "#0d9488",
+    "clock_step": "#b45309",
 }
 # For owners and tenants on the map, where amber, red and grey already say cached, leaked, unknown.
 HOLDERS: Final = (

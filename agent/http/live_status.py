@@ -89,6 +89,7 @@ def _engine(engine: LiveEngine, now_ns: int, price: Price | None) -> Document:
         ),
         "head_of_line": _head_of_line(live),
         "host_blocks": _host(live),
+        "clock_steps": _clock_steps(live),
         "capacity": _capacity(engine),
         "costs": _costs(live, price),
         "ledger": _ledger(live),
@@ -144,6 +145,16 @@ def _host(live: LiveState) -> Document | None:
         "active": live.host_active_blocks,
         "held_by_ended": None if held is None else sum(held.values()),
     }
+
+
+def _clock_steps(live: LiveState) -> Document:
+    """Return how often the engine's wall clock was set, and the last time that it was seen."""
+    step = live.clock_step
+    newest = None
+    if step is not None:
+        at_ns = step.t_ns + live.wall_offset_ns
+        newest = {"at_ns": at_ns, "step_seconds": step.step_ns / NS_PER_SECOND}
+    return {"number": live.num_clock_steps, "newest": newest}
 
 
 def _waits(live: LiveState) -> Document:

@@ -223,6 +223,14 @@ class Leak:
 
 
 @dataclass(frozen=True, slots=True)
+class ClockStep:
+    """The engine's wall clock was set: when that was seen, and by how much (back: below 0)."""
+
+    t_ns: int
+    step_ns: int
+
+
+@dataclass(frozen=True, slots=True)
 class HeldBlocks:
     """Blocks that stay active on purpose, without a live sequence."""
 
@@ -259,6 +267,7 @@ class LedgerDelta:
     audits: AuditResult = field(default_factory=AuditResult)
     broken_laws: tuple[BrokenLaw, ...] = ()  # new and changed ones
     leaks: tuple[Leak, ...] = ()  # new and changed ones
+    clock_steps: tuple[ClockStep, ...] = ()  # new ones
     stored: tuple[int, ...] = (0,) * 64  # events per kind, since the last take
     lost: tuple[int, ...] = (0,) * 64
     unknown: int = 0  # records of kinds this version does not know, since the last take
@@ -312,3 +321,5 @@ class LiveState:
     largest_blocks_needed: int | None = None  # by one live sequence, to its token limit
     open_outlived_block_ns: int = 0  # of stretches that last; see `outlived_block_ns`
     broken_laws: tuple[BrokenLaw, ...] = ()  # that do not hold now
+    num_clock_steps: int = 0
+    clock_step: ClockStep | None = None  # the newest

@@ -14,6 +14,7 @@ import numpy as np
 
 from agent.chunks.builder import ChunkBuilder
 from agent.chunks.chunk import Stretch, decode_chunk
+from agent.ledger.clock_watch import ClockWatch
 from agent.ledger.core import LedgerCore
 from agent.ledger.delta import (
     AuditResult,
@@ -55,6 +56,7 @@ class Ledger:
     def __init__(self, shape: RunShape) -> None:
         self.core = LedgerCore(shape)
         self.seq = 0  # records accounted for
+        self._clocks = ClockWatch()
         self._chunks = ChunkBuilder()
         self._gaps: list[GapRow] = []
         self._has_offset = False
@@ -80,6 +82,7 @@ class Ledger:
         ledger.core, ledger.seq, ledger._has_offset = core, snapshot.seq, True
         ledger._settled_ns = ledger._snapshot_ns = core.t_ns
         ledger._refreshed_ns = extra["refreshed_ns"]
+        ledger._clocks = ClockWatch.resume(extra, core.wall_offset_ns)
         ledger._snapshot_events = int(core.totals.stored.sum())
         ledger._snapshot_due = False
         ledger._forget_replayed()
@@ -108,6 +111,8 @@ class Ledger:
         if batch.gap is not None:
             self._note_gap(batch.gap)
         self.core.totals.unknown += batch.unknown
+        if batch.first_in_segment and self._clocks.meet_segment(batch.clock, self.core.t_ns):
+            self._snapshot_due = True  # a segment's clocks are in no chunk
         self.seq = batch.position.seq
         if len(batch.records):
             records = with_sound_times(batch.records, not_before_ns=self.core.t_ns)
@@ -141,6 +146,7 @@ class Ledger:
             )
             if keyframes and events.kind[0] == Kind.KEYFRAME:
                 self._meet_keyframe(events.words(0), int(events.t_ns[0]))
+            self._clocks.follow(events)
             self.core.apply(events)
 
     def _meet_keyframe(self, words: list[int], t_ns: int) -> None:
@@ -190,6 +196,7 @@ class Ledger:
             audits=self._audits(),
             broken_laws=broken,
             leaks=tuple(leaks),
+            clock_steps=self._clocks.take(),
             stored=tuple((core.totals.stored - self._taken_stored).tolist()),
             lost=tuple((core.totals.lost - self._taken_lost).tolist()),
             unknown=core.totals.unknown - self._taken_unknown,
@@ -304,6 +311,7 @@ class Ledger:
     def _forget_replayed(self) -> None:
         """Count what was replayed as handed out, but not open intervals: some were held back."""
         core = self.core
+        self._clocks.take()
         core.rollups.forget_closed()
         core.latencies.forget_closed()
         core.labelled.forget_closed()
@@ -316,14 +324,15 @@ class Ledger:
         self._snapshot_ns, self._snapshot_due = core.t_ns, False
         self._snapshot_events = int(core.totals.stored.sum())
         core.has_changed = False
+        extra = {"refreshed_ns": self._refreshed_ns} | self._clocks.state()
         return Snapshot(
             seq=self.seq,
             t_ns=core.t_ns,
             num_events=self._snapshot_events,
             map_blob=encode_map_of(core),
-            state_blob=encode_state(core, {"refreshed_ns": self._refreshed_ns}),
+            state_blob=encode_state(core, extra),
         )
 
     def live(self) -> LiveState:
         """Return what is known now."""
-        return live_state(self.core, tuple(self._recent))
+        return live_state(self.core, tuple(self._recent), self._clocks)

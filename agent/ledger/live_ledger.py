@@ -2,6 +2,7 @@
 
 from agent.head_of_line import HeadOfLine, Waiter, head_of_line, needed_blocks
 from agent.ledger.arrival import PRIORITY_LABELS, priority_label
+from agent.ledger.clock_watch import ClockWatch
 from agent.ledger.core import LedgerCore
 from agent.ledger.delta import LawFailure, LiveState, WaitNow
 from agent.ledger.request_state import CAUSE_LABELS
@@ -9,7 +10,7 @@ from agent.rollups.scalars import COUNTERS, LABELLED, LATENCIES
 from kvpulse.events import WaitCause
 
 
-def live_state(core: LedgerCore, recent: tuple[LawFailure, ...]) -> LiveState:
+def live_state(core: LedgerCore, recent: tuple[LawFailure, ...], clocks: ClockWatch) -> LiveState:
     """Return what a ledger knows now; the values stay as they are when it goes on."""
     totals = core.totals
     failed = totals.audits_failed + totals.laws_failed
@@ -51,6 +52,8 @@ def live_state(core: LedgerCore, recent: tuple[LawFailure, ...]) -> LiveState:
         largest_blocks_needed=_largest_blocks_needed(core),
         open_outlived_block_ns=core.blocks.outlived.open_ns(core.t_ns),
         broken_laws=tuple(core.laws.open.values()),
+        num_clock_steps=clocks.num_steps,
+        clock_step=clocks.newest,
     )
 
 

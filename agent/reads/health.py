@@ -11,6 +11,7 @@ from sqlalchemy import Connection, text
 from agent.pool_usage import leaker_words
 from agent.reads.broken_laws import read_broken_laws
 from agent.reads.models import (
+    ClockStep,
     GapRow,
     KindTotal,
     Leak,
@@ -38,6 +39,16 @@ def read_gaps(connection: Connection, run_key: int) -> list[GapRow]:
         )
         for row in connection.execute(query, {"key": run_key})
     ]
+
+
+def read_clock_steps(connection: Connection, run_key: int, window: Window) -> list[ClockStep]:
+    """Return the steps of the engine's wall clock in a window, the oldest first."""
+    query = text(
+        "SELECT at_ns, step_ns FROM clock_steps WHERE run_key=:key AND at_ns>=:start AND at_ns<:end"
+        " ORDER BY at_ns"
+    )
+    bind = {"key": run_key, "start": window.start_ns, "end": window.end_ns}
+    return [ClockStep(row.at_ns, row.step_ns) for row in connection.execute(query, bind)]
 
 
 def read_totals(connection: Connection, run_key: int) -> dict[str, KindTotal]:
@@ -106,6 +117,7 @@ def read_marks(connection: Connection, run_key: int, window: Window) -> list[Mar
         *_leak_marks(connection, bind),
         *_law_marks(connection, run_key, window),
         *_pool_marks(connection, run_key, window),
+        *_clock_marks(connection, run_key, window),
     ]
     return sorted(marks, key=lambda mark: mark.t_ns)
 
@@ -189,6 +201,13 @@ def _pool_marks(connection: Connection, run_key: int, window: Window) -> list[Ma
             said = f"pool went from {int(total[before])} to {int(total[now])} blocks"
             marks.append(Mark(int(series.t_ns[now]), MarkKind.POOL, said))
     return marks
+
+
+def _clock_marks(connection: Connection, run_key: int, window: Window) -> list[Mark]:
+    return [
+        Mark(step.t_ns, MarkKind.CLOCK_STEP, step.sentence)
+        for step in read_clock_steps(connection, run_key, window)
+    ]
 
 
 def _store_bytes(connection: Connection) -> int:

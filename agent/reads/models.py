@@ -49,6 +49,7 @@ class MarkKind(StrEnum):
     LEAK = "leak"
     AUDIT_FAILED = "audit_failed"
     POOL = "pool"  # its size changed
+    CLOCK_STEP = "clock_step"  # the engine's wall clock was set
 
 
 class RequestOrder(StrEnum):
@@ -248,6 +249,19 @@ class Mark:
     t_ns: int
     kind: MarkKind
     text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ClockStep:
+    """The engine's wall clock was set; `t_ns` is on the run's own clock, which goes on."""
+
+    t_ns: int
+    step_ns: int  # below 0: back
+
+    @property
+    def sentence(self) -> str:
+        """What happened, as a clause."""
+        return f"the wall clock stepped by {self.step_ns / 1e9:+,.1f} s"
 
 
 @dataclass(frozen=True, slots=True)

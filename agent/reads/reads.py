@@ -33,6 +33,7 @@ from agent.reads.broken_laws import BrokenLaw, read_broken_laws
 from agent.reads.gpus import GpuHistory, read_gpus
 from agent.reads.incidents import IncidentFilter, IncidentRow, StoredIncident
 from agent.reads.models import (
+    ClockStep,
     EngineRow,
     GapRow,
     KindTotal,
@@ -222,6 +223,11 @@ class Reads:
         with self._connection() as connection:
             return reads_health.read_gaps(connection, run_key)
 
+    def clock_steps(self, run_key: int, start_ns: int, end_ns: int) -> list[ClockStep]:
+        """Return the steps of the engine's wall clock in a window, oldest first."""
+        with self._connection() as connection:
+            return reads_health.read_clock_steps(connection, run_key, Window(start_ns, end_ns))
+
     def totals(self, run_key: int) -> dict[str, KindTotal]:
         """Return events stored and lost per kind name, for every kind seen."""
         with self._connection() as connection:
@@ -288,10 +294,7 @@ class Reads:
         What cannot be had raises `BaselineRefused`; its text says what can.
         """
         with self._connection() as connection:
-            name = reads_windows.choose_engine(connection, engine)
-            end_ns = reads_windows.read_newest_ns(connection, name) - int(back_seconds * 1e9)
-            grid = reads_windows.window_grid(end_ns, seconds)
-            return reads_windows.read_side(connection, name, grid, "the window")
+            return reads_windows.read_newest(connection, engine, seconds, back_seconds)
 
     def incidents(self, wanted: IncidentFilter | None = None) -> list[IncidentRow]:
         """Return incidents without their evidence: the open ones first, then the newest first."""
@@ -319,10 +322,7 @@ class Reads:
         What cannot be had raises `BaselineRefused`; its text says what can.
         """
         with self._connection() as connection:
-            name = reads_windows.choose_engine(connection, engine)
-            reads_windows.check_is_past(connection, name, end_ns)
-            grid = reads_windows.window_grid(end_ns, seconds)
-            return reads_windows.read_side(connection, name, grid, "the window")
+            return reads_windows.read_until(connection, engine, seconds, end_ns)
 
     def close(self) -> None:
         """Close every connection."""

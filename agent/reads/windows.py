@@ -50,6 +50,30 @@ def check_is_past(connection: Connection, engine: str, end_ns: int) -> None:
         )
 
 
+def read_newest(
+    connection: Connection, engine: str | None, seconds: float, back_seconds: float
+) -> Side:
+    """Return the newest window of an engine, or the one so many seconds before it.
+
+    Raises:
+        BaselineRefused: There is none; the text says what there is.
+    """
+    name = choose_engine(connection, engine)
+    end_ns = read_newest_ns(connection, name) - int(back_seconds * 1e9)
+    return read_side(connection, name, window_grid(end_ns, seconds), "the window")
+
+
+def read_until(connection: Connection, engine: str | None, seconds: float, end_ns: int) -> Side:
+    """Return an engine's window that ends at a moment of the past.
+
+    Raises:
+        BaselineRefused: There is none; the text says what there is.
+    """
+    name = choose_engine(connection, engine)
+    check_is_past(connection, name, end_ns)
+    return read_side(connection, name, window_grid(end_ns, seconds), "the window")
+
+
 def choose_engine(connection: Connection, engine: str | None) -> str:
     """Return the engine that is meant.
 

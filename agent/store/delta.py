@@ -33,6 +33,7 @@ class DeltaRows:
             ("gaps", store_rows.gap_rows(key, offset, delta.gaps)),
             ("leaks", store_rows.leak_rows(key, offset, delta.leaks)),
             ("broken_laws", store_rows.broken_law_rows(key, offset, delta.broken_laws)),
+            ("clock_steps", store_rows.clock_step_rows(key, offset, delta.clock_steps)),
             ("strings", strings),
         ):
             if rows:

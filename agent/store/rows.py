@@ -8,6 +8,7 @@ from typing import Final, TypeAlias
 from agent.ledger.delta import (
     BrokenLaw,
     Chunk,
+    ClockStep,
     GapRow,
     LabelledRow,
     LatencyRow,
@@ -119,6 +120,11 @@ def broken_law_rows(run_key: int, offset: int, laws: Iterable[BrokenLaw]) -> lis
         )
         for broken in laws
     ]
+
+
+def clock_step_rows(run_key: int, offset: int, steps: Iterable[ClockStep]) -> list[Row]:
+    """Return rows of `clock_steps`."""
+    return [(run_key, step.t_ns + offset, step.step_ns) for step in steps]
 
 
 def kind_rows(run_key: int, delta: LedgerDelta) -> list[Row]:

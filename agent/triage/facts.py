@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from agent.head_of_line import HeadOfLine
-from agent.reads.models import GapRow, LatencySummary, Leak, RunState
+from agent.reads.models import ClockStep, GapRow, LatencySummary, Leak, RunState
 from agent.targets.attainment import Attainment
 
 
@@ -171,6 +171,7 @@ class TelemetryFacts:
 
     Attributes:
         gaps: Those that touch the window.
+        clock_steps: Those of the engine's wall clock in the window.
         commit_age_seconds: Since something of a live run was stored; None: it has ended, or there
             is no clock.
         interval_seconds: Between two looks at an engine that is asked now and then.
@@ -181,6 +182,7 @@ class TelemetryFacts:
     stored_events: int
     lost_events: int
     gaps: tuple[GapRow, ...] = ()
+    clock_steps: tuple[ClockStep, ...] = ()
     commit_age_seconds: float | None = None
     interval_seconds: float = 0.0
     agent_age_seconds: float | None = None

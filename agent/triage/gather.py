@@ -306,5 +306,6 @@ def _telemetry(
         stored_events=0 if rows is None else _sum(rows, "events_stored"),
         lost_events=sum(sum(gap.lost.values()) for gap in gaps),
         gaps=gaps,
+        clock_steps=tuple(reads.clock_steps(run.run_key, window.start_ns, window.end_ns + 1)),
         commit_age_seconds=age,
     )

@@ -1,4 +1,6 @@
-"""What every time chart marks: restarts, gaps, changed configurations, leaks, failed audits."""
+"""What every time chart marks: restarts, gaps, changed configurations, leaks, failed audits,
+clock steps.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -4,7 +4,8 @@ import pytest
 from starlette.testclient import TestClient
 
 from agent.http.app import create_app
-from tests.agent.factories_live import NOW_NS, live_engine, live_state, view_of
+from agent.ledger.delta import ClockStep
+from tests.agent.factories_live import NOW_NS, SECOND, live_engine, live_state, view_of
 
 
 class BrokenView:
@@ -68,6 +69,21 @@ def test_status_tells_the_live_state_of_each_engine(client):
     assert engine["fresh"] is True
     assert engine["gauges"]["active_blocks"] == 40
     assert engine["gauges"]["filled_slots"] is None
+
+
+def test_status_tells_how_often_the_engines_wall_clock_was_set_and_when_last():
+    step = ClockStep(90 * SECOND, -3_600 * SECOND)
+    engines = (
+        live_engine(live_state(num_clock_steps=2, clock_step=step), engine="set"),
+        live_engine(engine="steady"),
+    )
+
+    answer = client_of(view_of(*engines)).get("/api/status")
+
+    assert [engine["clock_steps"] for engine in answer.json()["engines"]] == [
+        {"number": 2, "newest": {"at_ns": NOW_NS - 10 * SECOND, "step_seconds": -3600.0}},
+        {"number": 0, "newest": None},
+    ]
 
 
 def test_the_root_lists_every_path(client):

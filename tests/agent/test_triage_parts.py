@@ -3,12 +3,13 @@
 import numpy as np
 import pytest
 
-from agent.triage.facts import BookFacts
+from agent.reads.models import ClockStep
+from agent.triage.facts import BookFacts, TelemetryFacts
 from agent.triage.incidents import Change, IncidentTracker
 from agent.triage.judge import judge
 from agent.triage.step_cost import StepWork, expected_seconds
 from agent.triage.stillness import seconds_stuck, seconds_without_step
-from agent.triage.verdicts import Verdict
+from agent.triage.verdicts import Action, Verdict
 from tests.agent.factories_facts import END, NS, facts, lasting
 from tests.agent.test_triage_rules import FULL, LEAKS, SHORT_OF_BLOCKS
 
@@ -143,3 +144,17 @@ def test_an_incident_whose_cause_is_found_goes_on_under_its_name():
     assert changes == []
     assert list(tracker.open) == [Verdict.POOL_LEAK]
     assert tracker.open[Verdict.POOL_LEAK].opened_at_ns == END
+
+
+def test_a_clock_that_was_set_is_a_note_and_nothing_wrong():
+    steps = (ClockStep(END - 40 * NS, 3_600 * NS), ClockStep(END - 10 * NS, -3_600 * NS))
+    known = (TelemetryFacts(9, 0, clock_steps=seen) for seen in (steps[:1], steps))
+
+    one, two = (judge(facts(telemetry=each)) for each in known)
+
+    assert one.headline.verdict is two.headline.verdict is Verdict.HEALTHY
+    said = "the wall clock stepped by +3,600.0 s at 2026-09-21 14:12:40Z"
+    assert one.headline.summary.endswith(f"500 of 1000 blocks active; {said}")
+    assert two.headline.summary.endswith("-3,600.0 s at 2026-09-21 14:13:10Z, the last of 2 steps")
+    assert two.headline.evidence[-1].value == [3600.0, -3600.0]
+    assert two.headline.action is Action.NONE

@@ -18,6 +18,10 @@ def wide(words, low):
     return words[low] | words[low + 1] << 32
 
 
+def told_steps(run):
+    return [step.step_ns for delta in run.stored.deltas for step in delta.clock_steps]
+
+
 def compute_ns(words):
     return wide(words, StepWord.COMPUTE_LOW)
 
@@ -58,6 +62,8 @@ def test_the_wall_clock_steps_both_ways_and_durations_stay_what_they_were(tmp_pa
     ]
     true_ns = ahead_ns[0]
     assert {ahead - true_ns for ahead in ahead_ns} == {0, 3600 * SECOND, -3600 * SECOND}
+    assert told_steps(run) == steps
+    assert told_steps(healthy) == []
     assert run.stored.latencies == healthy.stored.latencies
     assert run.stored.requests.keys() == healthy.stored.requests.keys()
     for owner, row in run.stored.requests.items():

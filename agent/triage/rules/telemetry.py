@@ -18,6 +18,7 @@ from agent.triage.verdicts import (
 )
 
 MISSED_LOOKS: Final = 3
+OTHER_CLOCKS: Final = "durations are unaffected; other machines date the same moment differently"
 WAITS: Final = ("pool_wait", "scheduler_wait")  # of those admitted, as ttft is of those
 
 
@@ -163,15 +164,18 @@ def healthy(facts: Facts, thresholds: Thresholds) -> Finding:
         text = f"{pool.active} of {pool.total} blocks active"
         evidence.append(at_end(facts, "active_blocks", pool.active, "blocks", text))
     burst = _burst(facts, thresholds)
+    clocks = _clock_steps(facts)
     told = ", ".join(each.text for each in [*evidence, *burst])
+    said = f"nothing is wrong: {told if live else 'the engine is idle'}"
+    advice = "wait: should it last for minutes, it is named" if burst else "nothing to do"
     return Finding(
         verdict=Verdict.HEALTHY,
         action=Action.NONE,
         confidence=Confidence.MEDIUM if burst else Confidence.HIGH,
         impact=0.0,
-        summary=f"nothing is wrong: {told if live else 'the engine is idle'}",
-        advice="wait: should it last for minutes, it is named" if burst else "nothing to do",
-        evidence=(*evidence, *burst),
+        summary="; ".join([said, *(each.text for each in clocks)]),
+        advice="; ".join([advice, *(OTHER_CLOCKS for _ in clocks)]),
+        evidence=(*evidence, *burst, *clocks),
     )
 
 
@@ -186,3 +190,15 @@ def _burst(facts: Facts, thresholds: Thresholds) -> list[Evidence]:
         f" {lasting:.1f} s over {facts.lasting.seconds / 60:.0f} minutes"
     )
     return [over(facts, "burst_wait_seconds", round(now, 2), "seconds", text)]
+
+
+def _clock_steps(facts: Facts) -> list[Evidence]:
+    """Return the evidence of a wall clock that was set: a note, for no duration depends on it."""
+    steps = facts.telemetry.clock_steps
+    if not steps:
+        return []
+    text = f"{steps[-1].sentence} at {clock(steps[-1].t_ns)}"
+    if len(steps) > 1:
+        text += f", the last of {len(steps)} steps"
+    seconds = [step.step_ns / 1e9 for step in steps]
+    return [over(facts, "clock_steps_seconds", seconds, "seconds", text)]
