@@ -51,6 +51,9 @@ COMMANDS: Final[Mapping[str, CommandEntry]] = MappingProxyType(
         "doctor": CommandEntry(
             "agent.commands.doctor:main", "what is wrong, why, and what to do: one verdict"
         ),
+        "incident": CommandEntry(
+            "agent.commands.incident:main", "what lasts: list, show, acknowledge, bundle as a file"
+        ),
         "block-map": CommandEntry(
             "agent.commands.block_map:main", "every block and its owners at a moment"
         ),

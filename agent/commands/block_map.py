@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from agent.block_map import BlockMap
-from agent.block_map_text import draw, legend, list_holders
+from agent.block_map_document import map_document
+from agent.block_map_text import draw, legend
 from agent.commands.exit_codes import ExitCode
 from agent.commands.moments import TIME_FORMS, joined, parse_moment, utc
 from agent.config import load_config
@@ -137,29 +138,11 @@ def _page(answer: Answer, width: int) -> list[str]:
 
 
 def _document(answer: Answer) -> dict[str, object]:
-    blocks, gap = answer.blocks, answer.gap
     return {
         "engine": answer.run.engine,
         "run_id": answer.run.run_id,
         "asked_at_ns": answer.asked_at_ns,
-        "at_ns": blocks.at_ns,
-        "age_ns": blocks.age_ns,
-        "exact": blocks.exact and gap is None,
         "note": answer.note,
-        "total_blocks": blocks.total_blocks,
-        "out_of_service": blocks.num_out_of_service,
-        "block_size": blocks.block_size,
-        "state": blocks.state.tolist(),
-        "count": blocks.count.tolist(),
-        "owners": blocks.owners,
-        "since_ns": blocks.since_ns.tolist(),
-        "holders": [
-            {
-                "owner": holder.owner,
-                "blocks": blocks.blocks_of(holder.owner),
-                "num_shared": holder.num_shared,
-                "tenant": holder.tenant or None,
-            }
-            for holder in list_holders(blocks)
-        ],
+        **map_document(answer.blocks),
+        "exact": answer.blocks.exact and answer.gap is None,
     }

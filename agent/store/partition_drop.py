@@ -20,6 +20,7 @@ from agent.store.partitions import (
     partitions_in,
     tier_parent,
 )
+from agent.store.pins import NO_PINS, Pins
 
 LOCK_MILLISECONDS: Final = 200
 FEWEST_PARTITIONS: Final = 4
@@ -44,8 +45,11 @@ def whole_cut(engine: Engine, tier_seconds: int | None, oldest_ns: int, stop_ns:
     return oldest_ns // width_ns * width_ns + width_ns + REACH_NS
 
 
-def drop_intervals(engine: Engine, tier_seconds: int, before_ns: int) -> int:
-    """Drop the partitions of a tier of which nothing reaches a time; return their intervals."""
+def drop_intervals(engine: Engine, tier_seconds: int, before_ns: int, pins: Pins = NO_PINS) -> int:
+    """Drop the partitions of a tier of which nothing reaches a time; return their intervals.
+
+    One that holds something pinned stays: its rows are deleted one by one.
+    """
     if engine.dialect.name != "postgresql":
         return 0
     number = 0
@@ -53,6 +57,8 @@ def drop_intervals(engine: Engine, tier_seconds: int, before_ns: int) -> int:
         for partition in _partitions(engine, tier_parent(table, tier_seconds)):
             if partition.end_ns > before_ns - REACH_NS:
                 break
+            if pins.touch(partition.start_ns, partition.end_ns + REACH_NS):
+                continue
             rows = _drop(engine, partition, only_empty=False)
             number += max(rows, 0) if table == "rollups" else 0
     return number

@@ -14,7 +14,6 @@ from sqlalchemy import Connection, text
 from sqlalchemy.exc import DBAPIError
 
 from agent.errors import StoreUnwritable
-from agent.rollups.scalars import LABELLED_INDEX, LATENCIES
 from agent.store.connection import (
     StoreAddress,
     open_for_reading,
@@ -23,26 +22,27 @@ from agent.store.connection import (
 )
 from agent.store.gpu_history import delete_gpu_samples
 from agent.store.partition_drop import drop_intervals, whole_cut
+from agent.store.pins import NO_PINS, held_pins
+from agent.store.prune_rows import delete_intervals, delete_requests, oldest_row_ns
 from agent.store.retention import (
+    INTERVAL_BYTES,
     PINNED_RATIO,
+    REQUEST_BYTES,
     TIER_OF,
     Held,
-    Pin,
     finer_than,
     plan,
 )
-from agent.store.space import INTERVAL_BYTES, PRUNE_LOCK, REQUEST_BYTES, Space, give_back, measure
+from agent.store.space import PRUNE_LOCK, Space, give_back, measure
 from agent.store.stretches import (
     DetailStretch,
     Mark,
     chunks_within,
     oldest_stretches,
-    read_pins,
 )
 
 MOST_ROUNDS: Final = 12
 BITE_MAPS: Final = 32
-BITE_ROWS: Final = 2_000
 NS: Final = 1_000_000_000
 SLICE_INTERVALS: Final = 3_600  # rollup intervals deleted in one transaction, per run
 KEPT_INTERVALS: Final = 120  # of each tier, whatever the budget
@@ -72,6 +72,7 @@ class Pruner:
         self._address = address
         self._engine = open_for_writing(address)
         self._reads = open_for_reading(address)
+        self._pins = NO_PINS  # as of the beginning of a pruning
 
     def close(self) -> None:
         """Close the connections."""
@@ -115,6 +116,8 @@ class Pruner:
     def _rounds(self, done: Pruned) -> None:
         space = self._measure()
         done.before_bytes = done.after_bytes = space.used_bytes
+        with self._reading() as connection:
+            self._pins = held_pins(connection, int(done.budget_bytes * PINNED_RATIO))
         exhausted: set[Held] = set()  # they have nothing that may go
         for _ in range(MOST_ROUNDS):
             left = {kind: size for kind, size in space.weights.items() if kind not in exhausted}
@@ -146,8 +149,6 @@ class Pruner:
         self, done: Pruned, *, num_bytes: int | None = None, before_ns: int | None = None
     ) -> None:
         """Delete the oldest stretches: so many bytes, or all that end before a time."""
-        with self._reading() as connection:
-            pins = read_pins(connection)
         freed, mark = 0, Mark()
         done.pinned_bytes = 0
         while num_bytes is None or freed < num_bytes:
@@ -157,22 +158,22 @@ class Pruner:
                 mark = Mark(unit.start_at_ns, unit.run_key, unit.snapshot_seq)
                 if before_ns is not None and unit.end_at_ns >= before_ns:
                     return
-                if not self._stays_pinned(unit, pins, done):
+                if not self._stays_pinned(unit, done):
                     freed += self._delete_unit(unit, done)
                 if num_bytes is not None and freed >= num_bytes:
                     return
             if not units:
                 return
 
-    def _stays_pinned(self, unit: DetailStretch, pins: list[Pin], done: Pruned) -> bool:
-        """Keep a stretch around an incident while pins take no more than their part."""
-        if not any(pin.covers(unit.run_key, unit.start_at_ns, unit.end_at_ns) for pin in pins):
+    def _stays_pinned(self, unit: DetailStretch, done: Pruned) -> bool:
+        """Keep a stretch around an incident, and count what that takes."""
+        # It ends where the next one begins, which may be where a pin does.
+        last_ns = max(unit.start_at_ns, unit.end_at_ns - 1)
+        if not self._pins.cover(unit.run_key, unit.start_at_ns, last_ns):
             return False
         with self._reading() as connection:
             query = f"SELECT COALESCE(SUM(LENGTH(data)), 0) FROM chunks WHERE {chunks_within(unit)}"
             size = int(connection.execute(text(query), unit._asdict()).scalar_one())
-        if done.pinned_bytes + size > int(done.budget_bytes * PINNED_RATIO):
-            return False
         done.pinned_bytes += size
         return True
 
@@ -217,15 +218,19 @@ class Pruner:
         """Delete the oldest snapshots whose chunks are gone."""
         freed = 0
         before = before_ns if before_ns is not None else 1 << 62
+        kept = self._pins.outside("at_ns", "at_ns")
         while num_bytes is None or freed < num_bytes:
             with self._engine.begin() as connection:
                 rows = connection.execute(
                     text(
-                        "SELECT run_key, seq, LENGTH(map_data) AS bytes FROM snapshots"
+                        "SELECT run_key, seq, LENGTH(map_data) AS bytes FROM snapshots s"
                         " WHERE detail_gone=1 AND at_ns<:before AND state_data IS NULL"
-                        " ORDER BY at_ns, run_key, seq LIMIT :most"
+                        # The first one behind detail that is kept tells where that ends.
+                        " AND COALESCE((SELECT p.detail_gone FROM snapshots p WHERE"
+                        " p.run_key=s.run_key AND p.seq<s.seq ORDER BY p.seq DESC LIMIT 1), 1)=1"
+                        f" AND {kept.sql} ORDER BY at_ns, run_key, seq LIMIT :most"
                     ),
-                    {"before": before, "most": BITE_MAPS},
+                    {"before": before, "most": BITE_MAPS, **kept.bind},
                 ).all()
                 for row in rows:
                     connection.execute(
@@ -247,7 +252,7 @@ class Pruner:
         stop = (newest or 0) - KEPT_INTERVALS * TIER_OF.get(kind, 1) * NS
         while freed < wanted:
             with self._reading() as connection:
-                oldest = _oldest(connection, kind)
+                oldest = oldest_row_ns(connection, kind, self._pins)
             if oldest is None or cut >= stop or oldest >= stop:
                 break
             step_ns = TIER_OF.get(kind, 1) * SLICE_INTERVALS * NS
@@ -269,15 +274,15 @@ class Pruner:
         """Delete what ended before a time; return how many sequences or intervals that were."""
         # Whole partitions first: what they held is not deleted row by row.
         tier = TIER_OF.get(kind)
-        number = drop_intervals(self._engine, tier, cut) if tier is not None else 0
+        number = drop_intervals(self._engine, tier, cut, self._pins) if tier is not None else 0
         with self._reading() as connection:
             runs = connection.execute(text("SELECT run_key FROM runs")).scalars()
             keys = [int(key) for key in runs]
         for key in keys:
             if kind is Held.REQUESTS:
-                number += self._delete_requests(key, cut)
+                number += delete_requests(self._engine, key, cut, self._pins)
             else:
-                number += self._delete_intervals(key, TIER_OF[kind], cut)
+                number += delete_intervals(self._engine, key, TIER_OF[kind], cut, self._pins)
         if kind is Held.MINUTES:  # of the same resolution
             with self._engine.begin() as connection:
                 delete_gpu_samples(connection, before_ns=cut)
@@ -285,62 +290,8 @@ class Pruner:
             done.deleted[kind] = done.deleted.get(kind, 0) + number
         return number
 
-    def _delete_requests(self, key: int, cut: int) -> int:
-        number = 0
-        while True:
-            with self._engine.begin() as connection:
-                owners = connection.execute(
-                    text(
-                        "SELECT owner FROM requests WHERE run_key=:key AND (ended_at_ns<:cut OR"
-                        " (state='unknown' AND ended_at_ns IS NULL AND arrived_at_ns<:cut))"
-                        " LIMIT :most"
-                    ),
-                    {"key": key, "cut": cut, "most": BITE_ROWS},
-                ).scalars()
-                bind = [{"key": key, "owner": owner} for owner in owners]
-                if not bind:
-                    return number
-                statement = "DELETE FROM requests WHERE run_key=:key AND owner=:owner"
-                connection.execute(text(statement), bind)
-                connection.execute(
-                    text("UPDATE runs SET requests_pruned=requests_pruned+:n WHERE run_key=:key"),
-                    {"key": key, "n": len(bind)},
-                )
-            number += len(bind)
-
-    def _delete_intervals(self, key: int, tier: int, cut: int) -> int:
-        bind = {"key": key, "tier": tier, "cut": cut, "tier_ns": tier * NS}
-        where = "run_key=:key AND tier_seconds=:tier AND at_ns<:cut"
-        with self._engine.begin() as connection:
-            gone = connection.execute(
-                # A row that stands for later intervals too stays until those may go.
-                text(f"DELETE FROM rollups WHERE {where} AND at_ns + repeats * :tier_ns < :cut"),
-                bind,
-            ).rowcount
-            for table, column, names in (
-                ("latencies", "metric", LATENCIES),
-                ("labelled", "family", LABELLED_INDEX),
-            ):
-                for name in names:
-                    delete = f"DELETE FROM {table} WHERE {column}=:name AND {where}"
-                    connection.execute(text(delete), {**bind, "name": name})
-        return int(gone)
-
     @contextmanager
     def _reading(self) -> Iterator[Connection]:
         """Lend a connection whose transaction takes no lock that a writer needs."""
         with self._reads.connect() as connection:
             yield connection
-
-
-def _oldest(connection: Connection, kind: Held) -> int | None:
-    """Return when the oldest data of a kind of rows is from."""
-    if kind is Held.REQUESTS:
-        found = connection.execute(text("SELECT MIN(ended_at_ns) FROM requests")).scalar()
-    else:
-        query = text(
-            "SELECT MIN(oldest) FROM (SELECT (SELECT MIN(at_ns) FROM rollups WHERE"
-            " rollups.run_key=runs.run_key AND tier_seconds=:tier) AS oldest FROM runs) AS each_run"
-        )
-        found = connection.execute(query, {"tier": TIER_OF[kind]}).scalar()
-    return None if found is None else int(found)

@@ -4,7 +4,7 @@ Kinds are ordered from detail to summary. Each has a share of the budget, so tha
 cannot push out the detail of the last hour; what is above its share goes, the finest kind first.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import Final, NamedTuple
 
@@ -32,12 +32,14 @@ SHARES: Final = {
     Held.HOURS: 0.02,
 }
 ROOM_RATIO: Final = 0.05  # of the budget, freed beyond it, so that pruning is not done all the time
-PINNED_RATIO: Final = 0.2  # of the budget, for detail around incidents
-AROUND_NS: Final = 60_000_000_000  # kept before an incident opened and after it closed
+REQUEST_BYTES: Final = 400  # a row with its indexes, roughly; figures are scaled to the whole file
+INTERVAL_BYTES: Final = 500  # a rollup interval with its latencies and labels, roughly
+PINNED_RATIO: Final = 0.2  # of the budget, for what is around incidents
+AROUND_NS: Final = 600_000_000_000  # kept before an incident opened and after it closed
 
 
 class Pin(NamedTuple):
-    """A stretch of one run, in wall time, whose detail is kept while there is room for pins."""
+    """A stretch of one run, in wall time, that is kept while there is room for pins."""
 
     run_key: int
     start_at_ns: int
@@ -50,6 +52,54 @@ class Pin(NamedTuple):
             and start_at_ns <= self.end_at_ns
             and end_at_ns >= self.start_at_ns
         )
+
+
+class PinnedSlice(NamedTuple):
+    """What a part of a pin takes."""
+
+    start_at_ns: int
+    num_bytes: int
+
+
+def merged(pins: Iterable[Pin]) -> list[Pin]:
+    """Return pins that do not overlap and keep the same, the newest first."""
+    found: list[Pin] = []
+    for pin in sorted(pins):
+        last = found[-1] if found else None
+        if last is not None and last.covers(pin.run_key, pin.start_at_ns, pin.end_at_ns):
+            found[-1] = last._replace(end_at_ns=max(last.end_at_ns, pin.end_at_ns))
+        else:
+            found.append(pin)
+    return sorted(found, key=lambda pin: (-pin.end_at_ns, pin.run_key))
+
+
+def within_limit(
+    pins: Iterable[Pin], slices: Callable[[Pin], Iterable[PinnedSlice]], limit_bytes: int
+) -> list[Pin]:
+    """Return what is kept of pins, the newest first: the oldest part is given up beyond a limit.
+
+    Args:
+        pins: Not overlapping, the newest first.
+        slices: What a pin is made of, the newest first.
+    """
+    kept: list[Pin] = []
+    left = limit_bytes
+    for pin in pins:
+        start_at_ns = None
+        is_whole = True
+        for part in slices(pin):
+            left -= part.num_bytes
+            if left < 0:
+                is_whole = False
+                break
+            start_at_ns = part.start_at_ns
+        if is_whole:
+            kept.append(pin)
+        elif start_at_ns is not None:
+            kept.append(pin._replace(start_at_ns=max(pin.start_at_ns, start_at_ns)))
+        if not is_whole:
+            break
+    return kept
 
 
 def plan(weights: Mapping[Held, int], used: int, budget: int) -> dict[Held, int]:

@@ -6,11 +6,9 @@ from typing import Final, NamedTuple
 from sqlalchemy import Connection, Engine, text
 
 from agent.store.partition_drop import drop_empty
-from agent.store.retention import TIER_OF, Held
+from agent.store.retention import INTERVAL_BYTES, REQUEST_BYTES, TIER_OF, Held
 
 VACUUM_PAGES: Final = 256  # in one transaction: a megabyte, so that the agent's commits fit between
-REQUEST_BYTES: Final = 400  # a row with its indexes, roughly; figures are scaled to the whole file
-INTERVAL_BYTES: Final = 500  # a rollup interval with its latencies and labels, roughly
 PRUNE_LOCK: Final = 0x6B76_7078  # advisory lock on Postgres: one prunes for the whole fleet
 
 

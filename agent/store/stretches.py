@@ -1,11 +1,10 @@
-"""Stretches of detail: a snapshot with the chunks up to the next one, and what pins them."""
+"""Stretches of detail: a snapshot with the chunks up to the next one."""
 
 from typing import Final, NamedTuple
 
 from sqlalchemy import Connection, text
 
 from agent.reads.models import RunState
-from agent.store.retention import AROUND_NS, Pin
 
 MOST_STRETCHES: Final = 32  # read at a time
 
@@ -28,19 +27,6 @@ class Mark(NamedTuple):
     at_ns: int = -(1 << 62)
     run_key: int = 0
     seq: int = 0
-
-
-def read_pins(connection: Connection) -> list[Pin]:
-    """Return what incidents pin, the newest first."""
-    rows = connection.execute(
-        text(
-            "SELECT run_key, opened_at_ns, COALESCE(closed_at_ns, opened_at_ns) AS closed_at_ns"
-            " FROM incidents ORDER BY opened_at_ns DESC"
-        )
-    )
-    return [
-        Pin(row.run_key, row.opened_at_ns - AROUND_NS, row.closed_at_ns + AROUND_NS) for row in rows
-    ]
 
 
 def oldest_stretches(connection: Connection, after: Mark) -> list[DetailStretch]:

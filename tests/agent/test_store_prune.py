@@ -5,7 +5,7 @@ import time
 from pathlib import Path
 
 import pytest
-from sqlalchemy import create_engine, text
+from sqlalchemy import text
 
 from agent.agent_loop import AgentLoop
 from agent.config import AgentConfig
@@ -13,58 +13,18 @@ from agent.live_view import LiveView
 from agent.reads.reads import Reads, open_reads
 from agent.store.connection import parse_address
 from agent.store.keeper import StoreKeeper
-from agent.store.prune import Pruned, Pruner
+from agent.store.prune import Pruner
 from agent.store.store import Store
 from kvpulse.command import main as kvpulse
+from tests.agent.factories_prune import fill, prune, recorded_store, rows
 from tests.agent.factories_store import empty_store
-from tests.agent.incidents.factories_incidents import closed, opened, write
 from tests.agent.simulated_writer import record
 from tests.postgres import postgres_server, postgres_url  # noqa: F401 - fixtures
 
 
-@pytest.fixture(scope="module")
-def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store with the half minute of a busy engine that has ended."""
-    folder = tmp_path_factory.mktemp("recorded")
-    record(folder / "journal", num_requests=300)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(
-            "agent.ledger.ledger.SNAPSHOT_NS", 4_000_000_000
-        )  # as if it were many minutes
-        fill(empty_store(folder), folder / "journal")
-    return folder / "kvpulse.db"
-
-
-def fill(where: str, journal: Path) -> None:
-    config = AgentConfig(journal=journal, store=where, commit_events=2048)
-    with Store.open(where) as store:
-        loop = AgentLoop(config, store, LiveView(0))
-        while loop.turn(scan=True):
-            pass
-        loop.turn(scan=True)
-
-
 @pytest.fixture
-def where(recorded: Path, tmp_path: Path) -> str:
-    path = tmp_path / "kvpulse.db"
-    path.write_bytes(recorded.read_bytes())
-    return str(path)
-
-
-def prune(where: str, budget: int) -> Pruned:
-    pruner = Pruner(parse_address(where))
-    try:
-        return pruner.prune(budget)
-    finally:
-        pruner.close()
-
-
-def rows(where: str, query: str) -> list[tuple[object, ...]]:
-    engine = create_engine(f"sqlite:///{where}" if "://" not in where else where)
-    with engine.begin() as connection:
-        found = [tuple(row) for row in connection.execute(text(query))]
-    engine.dispose()
-    return found
+def where(tmp_path: Path) -> str:
+    return recorded_store(tmp_path)
 
 
 def first_run(reads: Reads) -> int:
@@ -136,27 +96,6 @@ def test_a_tiny_budget_takes_all_detail_and_leaves_the_newest_rollups(where: str
     assert rows(where, "SELECT COUNT(*) FROM chunks") == [(0,)]
     assert rows(where, "SELECT COUNT(*) > 0 FROM rollups WHERE tier_seconds=3600") == [(1,)]
     assert rows(where, "SELECT COUNT(*) > 0 FROM rollups WHERE tier_seconds=1") == [(1,)]
-
-
-def test_detail_around_an_incident_stays_while_it_is_a_fifth_of_the_budget(where: str) -> None:
-    ((at_ns, key),) = rows(
-        where, "SELECT at_ns, run_key FROM snapshots ORDER BY seq LIMIT 1 OFFSET 2"
-    )
-    rows_before = rows(where, "SELECT COUNT(*) FROM chunks")
-    over = {"opened_at_ns": at_ns, "engine": "sim-a"}
-    write(where, key, opened(**over), closed(at_ns, **over))
-    size = Path(where).stat().st_size
-
-    done = prune(where, int(size * 0.6))
-
-    reads = open_reads(where)
-    pinned = reads.block_map(key, at_ns + 1_000_000)
-    reads.close()
-    assert done.pinned_bytes > 0
-    assert done.pinned_bytes <= size * 0.6 * 0.2
-    assert pinned is not None
-    assert pinned.exact
-    assert rows(where, "SELECT COUNT(*) FROM chunks") < rows_before
 
 
 def test_an_agent_goes_on_after_its_live_run_was_pruned_to_the_bone(tmp_path: Path) -> None:

@@ -1,5 +1,7 @@
 """A recorded engine followed second by second, and the watch that judges it as an agent's would."""
 
+import sys
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -15,7 +17,7 @@ from agent.sources.journal import JournalFolder
 from agent.store.store import Store
 from agent.triage.incidents import IncidentChange
 from engine.faults.spec import FaultSpec
-from engine.simulation.trace_recording import TraceRun, record_trace
+from engine.simulation.trace_recording import WALL_START_NS, TraceRun, record_trace
 from engine.simulation.workload import WorkloadShape, make_workload
 from tests.agent.simulated_writer import CONFIG
 
@@ -23,8 +25,13 @@ EVERY_SECONDS = 10.0
 ENGINE = CONFIG.engine
 
 
-def record_faulty(journal: Path, fault: str, *, seconds: float = 160.0, seed: int = 7) -> None:
-    """Record an engine with a fault: a request a second, for so much engine time."""
+def record_faulty(
+    journal: Path, fault: str, *, seconds: float = 160.0, seed: int = 7, speed: float | None = None
+) -> None:
+    """Record an engine with a fault: a request a second, for so much engine time.
+
+    With `speed` the engine begins now, and lives so many seconds in each second.
+    """
     shape = WorkloadShape(num_requests=int(seconds), scale=0.02, requests_per_second=1, seed=seed)
     record_trace(
         make_workload(shape, block_size=CONFIG.block_size),
@@ -32,6 +39,8 @@ def record_faulty(journal: Path, fault: str, *, seconds: float = 160.0, seed: in
         run=TraceRun(
             config=replace(CONFIG, max_queue=4_096),
             seconds=seconds,
+            speed=speed,
+            wall_start_ns=WALL_START_NS if speed is None else time.time_ns(),
             faults=(FaultSpec.parse(fault),),
         ),
     )
@@ -100,3 +109,8 @@ def watched_engine(folder: Path, store: str) -> Iterator[tuple[WatchedEngine, Re
         watched = WatchedEngine(followed, store, journal)
         stack.callback(lambda: watched.watch.close())
         yield watched, reads
+
+
+if __name__ == "__main__":
+    where, what, lasting, pace = sys.argv[1:]
+    record_faulty(Path(where), what, seconds=float(lasting), speed=float(pace))

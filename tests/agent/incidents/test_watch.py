@@ -1,9 +1,5 @@
 """The agent's watch: one condition is one incident, whatever happens to the agent meanwhile."""
 
-import shutil
-from contextlib import contextmanager
-
-import pytest
 from prometheus_client.exposition import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 from sqlalchemy import text
@@ -18,27 +14,9 @@ from agent.store.connection import open_for_writing, parse_address
 from agent.store.incidents import IncidentWriter
 from agent.triage.incidents import Change, CloseReason
 from agent.triage.verdicts import Verdict
-from tests.agent.factories_store import empty_store
-from tests.agent.incidents.factories_watch import ENGINE, record_faulty, watched_engine
+from tests.agent.incidents.factories_watch import ENGINE
 
-STALL = "stall_admission:after_seconds=30,for_seconds=45"
-LEAK = "leak_slow:every=2,after_seconds=20"
 NS = 1_000_000_000
-
-
-@pytest.fixture(scope="module")
-def recordings(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("recordings")
-    record_faulty(folder / "stall", STALL)
-    record_faulty(folder / "leak", LEAK, seconds=125.0)
-    return folder
-
-
-@contextmanager
-def watched(recordings, folder, name):
-    shutil.copytree(recordings / name, folder / "journal")
-    with watched_engine(folder, empty_store(folder)) as (engine, reads):
-        yield engine, reads
 
 
 def told(engine):
@@ -61,9 +39,9 @@ def samples(engine):
 
 
 def test_a_condition_opens_one_incident_and_closes_it_a_minute_after_it_was_seen_last(
-    recordings, tmp_path
+    watched, tmp_path
 ):
-    with watched(recordings, tmp_path, "stall") as (engine, reads):
+    with watched(tmp_path, "stall") as (engine, reads):
         engine.run_to(30)
         before = samples(engine)
         engine.run_to(70)
@@ -90,8 +68,8 @@ def test_a_condition_opens_one_incident_and_closes_it_a_minute_after_it_was_seen
     assert engine.changes[-1].incident.closed_at_ns == closed.closed_at_ns
 
 
-def test_an_open_incident_goes_on_after_a_restart_of_the_agent(recordings, tmp_path):
-    with watched(recordings, tmp_path, "stall") as (engine, reads):
+def test_an_open_incident_goes_on_after_a_restart_of_the_agent(watched, tmp_path):
+    with watched(tmp_path, "stall") as (engine, reads):
         engine.run_to(70)
         (before,) = reads.incidents()
         engine.start_watch()
@@ -108,9 +86,9 @@ def test_an_open_incident_goes_on_after_a_restart_of_the_agent(recordings, tmp_p
 
 
 def test_an_incident_that_cleared_while_no_agent_was_there_ends_when_it_was_seen_last(
-    recordings, tmp_path
+    watched, tmp_path
 ):
-    with watched(recordings, tmp_path, "stall") as (engine, reads):
+    with watched(tmp_path, "stall") as (engine, reads):
         engine.run_to(70)
         (before,) = reads.incidents()
         engine.start_watch()
@@ -121,8 +99,8 @@ def test_an_incident_that_cleared_while_no_agent_was_there_ends_when_it_was_seen
     assert (after.key, after.closed_at_ns) == (before.key, before.seen_at_ns)
 
 
-def test_an_incident_ends_with_its_engine(recordings, tmp_path):
-    with watched(recordings, tmp_path, "leak") as (engine, reads):
+def test_an_incident_ends_with_its_engine(watched, tmp_path):
+    with watched(tmp_path, "leak") as (engine, reads):
         engine.run_to(130)
         (row,) = reads.incidents()
         (run,) = reads.runs(ENGINE)
@@ -132,10 +110,8 @@ def test_an_incident_ends_with_its_engine(recordings, tmp_path):
     assert engine.shown.verdict is None
 
 
-def test_an_incident_of_an_engine_that_ended_while_no_agent_was_there_is_closed(
-    recordings, tmp_path
-):
-    with watched(recordings, tmp_path, "leak") as (engine, reads):
+def test_an_incident_of_an_engine_that_ended_while_no_agent_was_there_is_closed(watched, tmp_path):
+    with watched(tmp_path, "leak") as (engine, reads):
         engine.run_to(80)
         assert reads.incidents()[0].is_open
         engine.run_to(130, looks=False)
@@ -157,8 +133,8 @@ def test_an_incident_of_an_engine_that_ended_while_no_agent_was_there_is_closed(
     assert engine.shown.open == frozenset()
 
 
-def test_evidence_is_rewritten_once_a_minute(recordings, tmp_path):
-    with watched(recordings, tmp_path, "leak") as (engine, reads):
+def test_evidence_is_rewritten_once_a_minute(watched, tmp_path):
+    with watched(tmp_path, "leak") as (engine, reads):
         engine.run_to(120)
         (row,) = reads.incidents()
         stored = reads.incident(row.key)
@@ -173,12 +149,12 @@ def test_evidence_is_rewritten_once_a_minute(recordings, tmp_path):
 
 
 def test_what_the_store_does_not_take_is_stored_later_and_told_only_then(
-    recordings, tmp_path, monkeypatch, caplog
+    watched, tmp_path, monkeypatch, caplog
 ):
     def refuse(*_, **__):
         raise StoreUnwritable("kvpulse.db", "disk is full")
 
-    with watched(recordings, tmp_path, "stall") as (engine, reads):
+    with watched(tmp_path, "stall") as (engine, reads):
         engine.run_to(30)
         with monkeypatch.context() as patched:
             patched.setattr(IncidentWriter, "write", refuse)
@@ -194,9 +170,9 @@ def test_what_the_store_does_not_take_is_stored_later_and_told_only_then(
 
 
 def test_a_listener_that_fails_stops_neither_the_watch_nor_the_other_listeners(
-    recordings, tmp_path, caplog
+    watched, tmp_path, caplog
 ):
-    with watched(recordings, tmp_path, "stall") as (engine, reads):
+    with watched(tmp_path, "stall") as (engine, reads):
         heard = []
 
         def fail(change):
@@ -211,8 +187,8 @@ def test_a_listener_that_fails_stops_neither_the_watch_nor_the_other_listeners(
     assert caplog.text.count("RuntimeError: no way through") == 1
 
 
-def test_two_agents_that_judge_the_same_engine_keep_one_incident(recordings, tmp_path):
-    with watched(recordings, tmp_path, "leak") as (engine, reads):
+def test_two_agents_that_judge_the_same_engine_keep_one_incident(watched, tmp_path):
+    with watched(tmp_path, "leak") as (engine, reads):
         engine.run_to(30)
         first = engine.watch
         other = engine.start_watch()
@@ -227,8 +203,8 @@ def test_two_agents_that_judge_the_same_engine_keep_one_incident(recordings, tmp
     assert lasting(engine) == [(Change.OPENED, "pool_leak"), (Change.CLOSED, "pool_leak")]
 
 
-def test_a_broken_law_that_stays_broken_is_one_incident_for_as_long(recordings, tmp_path):
-    with watched(recordings, tmp_path, "stall") as (engine, reads):
+def test_a_broken_law_that_stays_broken_is_one_incident_for_as_long(watched, tmp_path):
+    with watched(tmp_path, "stall") as (engine, reads):
         engine.run_to(10)
         begun_ns = engine.now_ns - 600 * NS  # long before the time that is looked back on
         (run,) = reads.runs(ENGINE)
