@@ -29,7 +29,11 @@ def stale(facts: Facts, thresholds: Thresholds) -> Finding | None:
     most = max(thresholds.stale_seconds, MISSED_LOOKS * facts.telemetry.interval_seconds)
     if age is None or age < most:
         return None
-    text = f"nothing new has come for {age:.0f} s"
+    is_asked = facts.telemetry.is_asked
+    what = (
+        "no look at the metrics page has given anything" if is_asked else "nothing has been stored"
+    )
+    text = f"{what} for {age:.0f} s"
     return Finding(
         verdict=Verdict.TELEMETRY_INCOMPLETE,
         action=Action.RESTART,
