@@ -48,6 +48,9 @@ COMMANDS: Final[Mapping[str, CommandEntry]] = MappingProxyType(
         "replay": CommandEntry(
             "engine.commands.replay:main", "a production trace through the simulated engine"
         ),
+        "explain": CommandEntry(
+            "engine.commands.explain:main", "why one recording is not as another: replays of both"
+        ),
         "doctor": CommandEntry(
             "agent.commands.doctor:main", "what is wrong, why, and what to do: one verdict"
         ),

@@ -7,6 +7,7 @@
     │   ├── UnsupportedVersionError   written by another version of the format
     │   ├── UnreadableSegmentError    the system does not let us read it
     │   └── KeyframeDamagedError a keyframe's words contradict themselves
+    ├── RecordingDamaged         a file is no recording of a window
     └── IdentityKeyError         the key file is missing, short, or readable by others
 
 Recording raises none of these: `Recorder.open` alone refuses arguments that cannot work.
@@ -24,6 +25,14 @@ class KvpulseError(Exception):
 
 class ConfigError(KvpulseError):
     """A value that was handed in cannot be used."""
+
+
+class RecordingDamaged(KvpulseError):
+    """A file holds no recording of a window that this version can read."""
+
+    def __init__(self, path: Path, why: str) -> None:
+        super().__init__(f"{path} is no recording that can be read ({why}); record it anew")
+        self.path = path
 
 
 class JournalError(KvpulseError):

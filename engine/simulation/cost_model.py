@@ -1,6 +1,7 @@
 """What a step would cost on a machine that is not here.
 
     step = base + prefill x prefill_tokens + decode x decode_sequences + context x context_tokens
+           (+ prefill_squared x prefill_tokens^2, 0 unless asked for)
 
 `context_tokens` sums the lengths of the sequences in the step: attention reads all their KV. The
 default is of the order of an 8-billion-parameter model in bf16 on one large GPU: 100 k prefill
@@ -20,14 +21,16 @@ class CostModel:
     """Linear cost of a step.
 
     Attributes:
+        prefill_squared_ns: For each pair of prefill tokens of a step; what a linear fit lacks.
         noise_ratio: Standard deviation of a seeded factor around 1; 0 for none.
     """
 
     base_ns: int = 6_000_000
-    prefill_token_ns: int = 10_000
-    decode_sequence_ns: int = 20_000
+    prefill_token_ns: float = 10_000
+    decode_sequence_ns: float = 20_000
     context_token_ns: float = 20.0
     sample_ns: int = 100_000
+    prefill_squared_ns: float = 0.0
     noise_ratio: float = 0.0
 
     def __post_init__(self) -> None:
@@ -44,6 +47,7 @@ class CostModel:
             self.base_ns
             + self.prefill_token_ns * prefill_tokens
             + self.decode_sequence_ns * decode_sequences
+            + self.prefill_squared_ns * prefill_tokens * prefill_tokens
             + self.context_token_ns * context_tokens
         )
 

@@ -4,13 +4,15 @@ import heapq
 from collections.abc import Callable
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, Protocol
 
+from engine.admission import Admission
 from engine.clock import VirtualClock
 from engine.engine_loop import Engine
 from engine.faults.protocol import FaultInjector, NoFaults
 from engine.request import Request
 from engine.simulation.trace_requests import TimedRequest
+from engine.token_event import TokenEvent
 
 STUCK_NS: Final = 10_000_000  # how long to wait before a pass that ran nothing is tried again
 GIVE_UP_NS: Final = 120 * 10**9  # after the last request, when nothing has run for so long
@@ -24,6 +26,16 @@ class Progress:
     now_ns: int = 0
     num_submitted: int = 0
     num_requests: int = 0
+
+
+class SimulationWatcher(Protocol):
+    """Is told what a simulation does, as it does it."""
+
+    def submitted(self, timed: TimedRequest, admission: Admission) -> None:
+        """Take note of a request that the engine was given, and of what it said."""
+
+    def stepped(self, events: list[TokenEvent]) -> None:
+        """Take note of a step's tokens."""
 
 
 class Simulation:
@@ -41,6 +53,7 @@ class Simulation:
         requests: Seq[TimedRequest],
         *,
         faults: FaultInjector | None = None,
+        watcher: SimulationWatcher | None = None,
     ) -> None:
         self.engine = engine
         self._clock = clock
@@ -49,6 +62,7 @@ class Simulation:
         self._started_ns = clock.now_ns()
         self._cancels: list[tuple[int, int]] = []
         self._faults = faults or NoFaults()
+        self._watcher = watcher
         self._held: list[tuple[int, int, TimedRequest]] = []  # until when, which, by a fault
         self._mine: list[int] = []
         self._ran_ns = self._started_ns
@@ -75,7 +89,9 @@ class Simulation:
             countdown -= 1
             self._submit_due()
             if self.engine.has_work:
-                self.engine.step()
+                events = self.engine.step()
+                if self._watcher is not None:
+                    self._watcher.stepped(events)
                 if not self.engine.idle:
                     self._ran_ns = self._clock.now_ns()
                 else:
@@ -108,6 +124,8 @@ class Simulation:
 
     def _submit(self, timed: TimedRequest, request: Request) -> None:
         admission = self.engine.submit(request)
+        if self._watcher is not None:
+            self._watcher.submitted(timed, admission)
         if not admission.accepted:
             return
         self._mine.append(admission.seq_id)

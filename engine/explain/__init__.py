@@ -1,0 +1,1 @@
+"""Why two recordings differ: both replayed in the simulator, group by group of what differs."""

@@ -1,0 +1,55 @@
+"""A window's recording straight from a journal's directory."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from engine.explain.errors import CannotBeExplained
+from kvpulse.events import Kind
+from kvpulse.reader import StreamReader
+from kvpulse.stream_values import Batch, expand_words
+from kvpulse.window_recording import Stated, WindowRecorder, WindowRecording
+
+NS: Final = 1_000_000_000
+
+
+def record_journal(directory: Path, *, start_seconds: float, seconds: float) -> WindowRecording:
+    """Distil a window of a stream; times count from its first record.
+
+    Raises:
+        JournalError: It is no journal that can be read.
+        CannotBeExplained: Nothing is in it.
+    """
+    recorder: WindowRecorder | None = None
+    fingerprint: dict[str, Stated] = {}
+    for batch in _batches(directory):
+        if recorder is None:
+            start_ns = int(batch.records["ts_ns"][0]) + int(start_seconds * NS)
+            recorder = WindowRecorder(start_ns, start_ns + int(seconds * NS))
+        recorder.num_lost += 0 if batch.gap is None else sum(batch.gap.lost)
+        recorder.take(batch.records, batch.lane, batch.lane_base)
+        fingerprint.update(_stated(batch))
+    if recorder is None:
+        raise CannotBeExplained(f"nothing is recorded in {directory}")
+    return recorder.recording(fingerprint)
+
+
+def _batches(directory: Path) -> Iterator[Batch]:
+    reader = StreamReader(directory, is_alive=lambda: False)
+    try:
+        while (batch := reader.read()) is not None:
+            if len(batch.records):
+                yield batch
+    finally:
+        reader.close()
+
+
+def _stated(batch: Batch) -> dict[str, Stated]:
+    found: dict[str, Stated] = {}
+    for index in np.flatnonzero(batch.records["kind"] == Kind.CONFIG).tolist():
+        text = expand_words(batch, index).tobytes()[: int(batch.records["aux"][index])]
+        found.update(json.loads(text))
+    return found
