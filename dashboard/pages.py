@@ -4,7 +4,16 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from dashboard.page import Page
-from dashboard.views import baselines, block_map, overview, requests, sharing, telemetry, tenants
+from dashboard.views import (
+    baselines,
+    block_map,
+    incidents,
+    overview,
+    requests,
+    sharing,
+    telemetry,
+    tenants,
+)
 
 
 class PageEntry(NamedTuple):
@@ -17,6 +26,7 @@ class PageEntry(NamedTuple):
 
 PAGES: Final = (
     PageEntry("overview", "Overview", overview.draw),
+    PageEntry("incidents", "Incidents", incidents.draw),
     PageEntry("block-map", "Block map", block_map.draw),
     PageEntry("requests", "Requests", requests.draw),
     PageEntry("sharing", "Sharing", sharing.draw),

@@ -106,6 +106,7 @@ def read_marks(connection: Connection, run_key: int, window: Window) -> list[Mar
         *_leak_marks(connection, bind),
         *_law_marks(connection, run_key, window),
         *_pool_marks(connection, run_key, window),
+        *_incident_marks(connection, bind),
     ]
     return sorted(marks, key=lambda mark: mark.t_ns)
 
@@ -189,6 +190,21 @@ def _pool_marks(connection: Connection, run_key: int, window: Window) -> list[Ma
             said = f"pool went from {int(total[before])} to {int(total[now])} blocks"
             marks.append(Mark(int(series.t_ns[now]), MarkKind.POOL, said))
     return marks
+
+
+def _incident_marks(connection: Connection, bind: Bind) -> list[Mark]:
+    query = text(
+        "SELECT incident_key, verdict, summary, opened_at_ns FROM incidents"
+        " WHERE run_key=:key AND opened_at_ns>=:start AND opened_at_ns<:end"
+    )
+    return [
+        Mark(
+            row.opened_at_ns,
+            MarkKind.INCIDENT,
+            f"incident {row.incident_key}, {row.verdict}: {row.summary}",
+        )
+        for row in connection.execute(query, bind)
+    ]
 
 
 def _store_bytes(connection: Connection) -> int:

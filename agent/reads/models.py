@@ -49,6 +49,7 @@ class MarkKind(StrEnum):
     LEAK = "leak"
     AUDIT_FAILED = "audit_failed"
     POOL = "pool"  # its size changed
+    INCIDENT = "incident"  # opened
 
 
 class RequestOrder(StrEnum):
