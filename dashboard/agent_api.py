@@ -48,6 +48,11 @@ class AgentApi:
             engine=None if first and second else engine,
         )
 
+    def acknowledge(self, key: int, *, by: str, note: str) -> Document:
+        """Say that somebody looks after an incident."""
+        body = {"by": by, "note": note}
+        return self._client().post("api", "incidents", str(key), "acknowledgement", body=body)
+
     def understood(self, read: Callable[[Document], Read], document: Document) -> Read:
         """Read an answer; one of another shape is that of another version, or of somebody else."""
         try:

@@ -13,6 +13,7 @@ from dashboard.config import (
     CURRENCY_VARIABLE,
     PRICE_VARIABLE,
     STORE_VARIABLE,
+    TARGETS_VARIABLE,
     TOKEN_FILE_VARIABLE,
     read_config,
     read_price,
@@ -43,6 +44,9 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--token-file", metavar="FILE", help="private file with the token that the agent wants"
+    )
+    parser.add_argument(
+        "--targets", metavar="TEXT", help="the agent's targets, such as 'ttft p99 2s'"
     )
     parser.add_argument(
         "--price-per-hour",
@@ -94,6 +98,7 @@ def put_settings(options: argparse.Namespace) -> None:
         STORE_VARIABLE: options.store,
         AGENT_VARIABLE: options.agent,
         TOKEN_FILE_VARIABLE: options.token_file,
+        TARGETS_VARIABLE: options.targets,
         PRICE_VARIABLE: options.price_per_hour,
         CURRENCY_VARIABLE: options.currency,
     }

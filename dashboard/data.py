@@ -37,6 +37,7 @@ from dashboard.frames.series import (
     rates,
     total_of,
     waits_per_second,
+    window_around,
     window_of,
 )
 from dashboard.frames.sharing import MOVES, SHARING_METRICS, TOKENS, Sharing, sharing_of
@@ -44,6 +45,7 @@ from dashboard.frames.status import Facts, Status, is_stale, status_of
 from dashboard.frames.strip import STRIP_METRICS, StripFacts, Tile, strip_of
 from dashboard.frames.tenants import largest
 from dashboard.frames.timeline import Timeline, timeline_of
+from dashboard.incidents import IncidentData
 from dashboard.saved import SavedData
 from dashboard.verdicts import VerdictData
 
@@ -52,6 +54,7 @@ if TYPE_CHECKING:
 
 RECENT_SECONDS = 60
 NOW_SECONDS = 5
+AROUND_SECONDS = 300
 LATENCY_POINTS = 120  # a quantile needs more than one second of samples
 WAIT_METRICS = tuple(f"wait_{name}_ns" for name in WAIT_CLASSES)
 POOL_METRICS = ("active_blocks", "cached_blocks", "free_blocks", "total_blocks")
@@ -90,8 +93,9 @@ class Data:
     def __init__(self, reads: Reads, config: DashboardConfig) -> None:
         self._reads = reads
         self.config = config
+        self.incidents = IncidentData(reads)
         self.saved = SavedData(reads)
-        self.verdicts = VerdictData(reads, config.store)
+        self.verdicts = VerdictData(reads, config)
 
     def engines(self) -> list[EngineRow]:
         """Return the newest run of every engine."""
@@ -109,6 +113,12 @@ class Data:
             last_event_at_ns=engine.last_event_at_ns,
             seconds=seconds,
         )
+
+    def window_around(self, engine: EngineRow, at_ns: int) -> Window:
+        """Return some minutes to either side of a moment of the run."""
+        end_ns = engine.last_event_at_ns or engine.started_at_ns
+        whole = Window(engine.started_at_ns, end_ns + 1)
+        return window_around(whole, at_ns, seconds=AROUND_SECONDS)
 
     def engine_state(self, engine: EngineRow, now_ns: int) -> EngineState:
         """Return what one engine's last minute says."""

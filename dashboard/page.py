@@ -69,6 +69,9 @@ def wall_ns() -> int:
 def controls(data: Data, engines: list[EngineRow]) -> Page:
     """Draw the row of controls that all pages share, and return what was chosen."""
     by_name = {row.engine: row for row in engines}
+    asked = st.query_params.get("engine")
+    if "engine" not in st.session_state and asked in by_name:
+        st.session_state["engine"] = asked  # a link to this page names it
     bar = st.container(horizontal=True, vertical_alignment="bottom", key="controls")
     with bar:
         engine = st.selectbox("Engine", list(by_name), key="engine", width=200)

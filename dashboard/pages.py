@@ -4,7 +4,16 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from dashboard.page import Page
-from dashboard.views import baselines, block_map, overview, requests, sharing, telemetry, tenants
+from dashboard.views import (
+    baselines,
+    block_map,
+    incidents,
+    overview,
+    requests,
+    sharing,
+    telemetry,
+    tenants,
+)
 from dashboard.views.scraped import of_journals
 
 
@@ -18,6 +27,7 @@ class PageEntry(NamedTuple):
 
 PAGES: Final = (
     PageEntry("overview", "Overview", overview.draw),
+    PageEntry("incidents", "Incidents", incidents.draw),
     PageEntry("block-map", "Block map", of_journals(block_map.draw, what="which block is whose")),
     PageEntry("requests", "Requests", of_journals(requests.draw, what="single requests")),
     PageEntry("sharing", "Sharing", of_journals(sharing.draw, what="who shares which blocks")),

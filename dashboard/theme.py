@@ -46,6 +46,7 @@ MARK_COLOURS: Final = {
     "audit_failed": LEAKED,
     "pool": "#0d9488",
     "clock_step": "#b45309",
+    "incident": "#db2777",
 }
 # For owners and tenants on the map, where amber, red and grey already say cached, leaked, unknown.
 HOLDERS: Final = (
@@ -109,7 +110,11 @@ CSS: Final = """
   padding: .15rem 0; line-height: 1.5; }
 .kv-verdict .do i { font-style: normal; opacity: .74; }
 .kv-verdict ul { margin: 0; padding: 0; list-style: none; }
+.kv-verdict li { margin: 0; padding: 0; font-size: inherit; line-height: inherit; }
 .kv-verdict em { font-style: normal; font-weight: 600; border-bottom: 2px solid var(--tone); }
+.kv-verdict + .kv-verdict { margin-top: .6rem; }
+.kv-verdict.flat { background: none; border-width: 0 0 0 3px; border-radius: 0;
+  padding: .1rem 0 .1rem .8rem; font-size: .9rem; }
 .kv-verdict.calm { border-width: 0 0 0 6px; padding: .3rem .9rem; font-size: .88rem; }
 .kv-verdict.calm span { opacity: .82; }
 .kv-strip { display: grid; gap: .6rem;

@@ -118,6 +118,7 @@ def read_marks(connection: Connection, run_key: int, window: Window) -> list[Mar
         *_law_marks(connection, run_key, window),
         *_pool_marks(connection, run_key, window),
         *_clock_marks(connection, run_key, window),
+        *_incident_marks(connection, bind),
     ]
     return sorted(marks, key=lambda mark: mark.t_ns)
 
@@ -207,6 +208,21 @@ def _clock_marks(connection: Connection, run_key: int, window: Window) -> list[M
     return [
         Mark(step.t_ns, MarkKind.CLOCK_STEP, step.sentence)
         for step in read_clock_steps(connection, run_key, window)
+    ]
+
+
+def _incident_marks(connection: Connection, bind: Bind) -> list[Mark]:
+    query = text(
+        "SELECT incident_key, verdict, summary, opened_at_ns FROM incidents"
+        " WHERE run_key=:key AND opened_at_ns>=:start AND opened_at_ns<:end"
+    )
+    return [
+        Mark(
+            row.opened_at_ns,
+            MarkKind.INCIDENT,
+            f"incident {row.incident_key}, {row.verdict}: {row.summary}",
+        )
+        for row in connection.execute(query, bind)
     ]
 
 

@@ -50,6 +50,7 @@ class MarkKind(StrEnum):
     AUDIT_FAILED = "audit_failed"
     POOL = "pool"  # its size changed
     CLOCK_STEP = "clock_step"  # the engine's wall clock was set
+    INCIDENT = "incident"  # opened
 
 
 class RequestOrder(StrEnum):

@@ -46,6 +46,13 @@ def window_of(*, started_at_ns: int, last_event_at_ns: int | None, seconds: int)
     return Window(max(started_at_ns, end_ns - seconds * NANOSECONDS), end_ns)
 
 
+def window_around(window: Window, at_ns: int, *, seconds: int) -> Window:
+    """Return the part of a window that reaches so far to either side of a moment."""
+    reach = seconds * NANOSECONDS
+    middle = min(max(at_ns, window.start_ns), window.end_ns)
+    return Window(max(window.start_ns, middle - reach), min(window.end_ns, middle + reach))
+
+
 def as_times(t_ns: Int64Array) -> Times:
     """Turn stored nanoseconds into UTC times with the resolution that a chart can show."""
     return (t_ns // 1_000_000).astype("datetime64[ms]")

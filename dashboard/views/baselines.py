@@ -1,13 +1,11 @@
 """Baselines: save how an engine does while all is well, and ask later whether it is worse."""
 
-from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
 from typing import Final, NamedTuple
 
 import streamlit as st
 
-from agent.errors import AgentError
 from agent.reads.models import EngineRow
 from dashboard.agent_api import AgentApi, Document
 from dashboard.formats import NANOSECONDS, clock, moment, ratio, unmarked
@@ -15,6 +13,7 @@ from dashboard.frames.baselines import Listed, at_utc, baseline_facts, baselines
 from dashboard.frames.comparison import comparison_view, window_words
 from dashboard.page import Page, live_part, wall_ns
 from dashboard.pieces import facts, provenance_line, small, state_notice
+from dashboard.views.asked import do, draw_said, refuse
 from dashboard.views.comparison import draw_comparison
 
 LAST_WEEK: Final = "the same hours last week"  # a baseline's name has no spaces
@@ -216,7 +215,7 @@ def save(api: AgentApi, engine: str) -> None:
     else:
         end_ns, seconds = None, float(LENGTHS[state["save-length"]])
     if seconds <= 0:
-        st.session_state["said"] = ("alert", "Choose an end that is after the beginning.")
+        refuse("Choose an end that is after the beginning.")
         return
 
     def saved() -> str:
@@ -232,20 +231,3 @@ def saved_words(document: Document) -> str:
     """Say what was saved."""
     window = window_words(document["start_ns"], document["end_ns"])
     return f"{document['name']} is saved: {window}, {ratio(document['counted_ratio'])} recorded."
-
-
-def do(action: Callable[[], str]) -> None:
-    """Ask the agent for something; keep for the next drawing what it said, or why it did not."""
-    try:
-        st.session_state["said"] = ("status", action())
-    except AgentError as error:
-        st.session_state["said"] = ("alert", f"{error}.")
-
-
-def draw_said() -> None:
-    """Draw once what the last request to the agent brought."""
-    role, text = st.session_state.pop("said", ("", ""))
-    if text and role == "alert":
-        st.error(unmarked(text))
-    elif text:
-        st.success(unmarked(text))

@@ -10,7 +10,7 @@ from agent.reads.models import EngineRow
 from dashboard.charts.pool import pool_chart
 from dashboard.components.block_canvas import payload_of, register
 from dashboard.components.figure import draw_figure
-from dashboard.formats import count, moment
+from dashboard.formats import NANOSECONDS, count, moment
 from dashboard.frames.block_detail import choices, detail_of, leak_words, moment_words
 from dashboard.frames.block_grid import ColourBy, grid_of
 from dashboard.frames.moments import whole_seconds
@@ -21,10 +21,12 @@ if TYPE_CHECKING:
     from agent.block_map import BlockMap
 
 NOW, PAST = "Now", "At a time"
+MOST_DIGITS = 19  # of nanoseconds since 1970
 
 
 def draw(page: Page) -> None:
     """Draw the page: controls outside, the map in a part that draws itself again while live."""
+    stand_where_asked(page)
     with page.bar:
         when = st.segmented_control("Show", [NOW, PAST], default=NOW, required=True, key="when")
     live = when == NOW
@@ -53,9 +55,31 @@ def body(page: Page, live: bool) -> None:
     )
 
 
+def stand_where_asked(page: Page) -> None:
+    """Stand at the moment that a link to this page names, once."""
+    asked = st.query_params.get("at", "")
+    engine = page.engine()
+    if engine is None or not asked.isdecimal() or len(asked) > MOST_DIGITS:
+        return
+    if st.session_state.get("stood-at") == asked:
+        return
+    st.session_state["stood-at"] = asked
+    window = page.data.window_around(engine, int(asked))
+    first, last = whole_seconds(window)
+    at_ns = min(max(int(asked) // NANOSECONDS * NANOSECONDS, first), last)
+    st.session_state["when"] = PAST
+    st.session_state[f"{scrub_key(page)}-window"] = window
+    st.session_state[scrub_key(page)] = moment(at_ns)
+
+
+def scrub_key(page: Page) -> str:
+    """Return the scrubber's key: each engine and window has its own."""
+    return f"scrub-{page.run_key}-{page.window_name}"
+
+
 def choose_moment(page: Page, engine: EngineRow) -> int:
     """Draw the scrubber over the window, below the pool's own history; return the moment."""
-    key = f"scrub-{page.run_key}-{page.window_name}"
+    key = scrub_key(page)
     if f"{key}-window" not in st.session_state:
         st.session_state[f"{key}-window"] = page.data.window(engine, page.window_seconds)
     window = st.session_state[f"{key}-window"]

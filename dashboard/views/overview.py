@@ -1,5 +1,6 @@
 """Overview: is it the pool, the scheduler, the traffic? One screen for the person on call."""
 
+from collections.abc import Mapping
 from functools import partial
 
 import streamlit as st
@@ -9,7 +10,8 @@ from dashboard.charts.latencies import latency_chart
 from dashboard.charts.pool import pool_chart
 from dashboard.charts.rates import rejections_chart, waits_chart
 from dashboard.data import EngineState
-from dashboard.formats import count, ratio, seconds
+from dashboard.formats import count, ratio, seconds, unmarked
+from dashboard.frames.incidents import IncidentView, incident_view
 from dashboard.frames.marks import Marks
 from dashboard.frames.series import Window
 from dashboard.frames.verdict import verdict_view
@@ -37,7 +39,7 @@ def body(page: Page) -> None:
     """Draw everything that changes."""
     states = page.data.engine_states(wall_ns())
     if len(states) > 1:
-        engine_table(states)
+        engine_table(states, page.data.incidents.num_open())
     state = next((row for row in states if row.engine.run_key == page.run_key), None)
     if state is None:
         st.info("This engine is no longer in the store; choose another above.")
@@ -66,13 +68,23 @@ def draw_judgement(page: Page, state: EngineState) -> None:
         status_banner(state.status)
     else:
         small(f"Just now: {status_words(state.status)}")
+    for row in page.data.incidents.open(state.engine.engine):
+        st.markdown(unfolded(incident_view(row, wall_ns())))
 
 
-def engine_table(states: list[EngineState]) -> None:
+def unfolded(view: IncidentView) -> str:
+    """Return an open incident as a line that leads to it."""
+    seen = "acknowledged" if view.acknowledged else "nobody has acknowledged it"
+    name = f"Incident {view.key}: {unmarked(view.name)}"
+    return f"[{name}](incidents?incident={view.key}) · {unmarked(view.since)} · {seen}"
+
+
+def engine_table(states: list[EngineState], num_open: Mapping[str, int]) -> None:
     """Draw one row per engine, the worst first."""
     rows = {
         "Engine": [row.engine.engine for row in states],
         "Status": [row.status.headline for row in states],
+        "Open incidents": [num_open.get(row.engine.engine, 0) for row in states],
         "Waiting": [count(row.engine.waiting) for row in states],
         "Running": [count(row.engine.running) for row in states],
         "Pool active": [active_words(row.engine) for row in states],

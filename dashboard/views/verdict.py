@@ -27,8 +27,7 @@ def draw_verdict(view: VerdictView, *, key: str) -> None:
         f'<div class="over"><b>{plain(view.name)}</b> · {plain(view.confidence)} · '
         f"{plain(view.window)}</div>"
         f'<div class="said">{plain(view.sentence)}</div>{action_html(view)}'
-        f"{list_html('Evidence', view.evidence)}{also_html(view.also)}"
-        f"{list_html('Not known', view.not_known)}</div>"
+        f"{evidence_html(view)}</div>"
     )
     draw_runbook(view.verdict, key=key)
 
@@ -47,6 +46,14 @@ def action_html(view: VerdictView) -> str:
     """Return what to do first."""
     first = f"<b>{plain(view.action)}</b> · " if view.action else ""
     return f'<div class="do"><i>What to do</i><span>{first}{plain(view.advice)}</span></div>'
+
+
+def evidence_html(view: VerdictView) -> str:
+    """Return the numbers behind a verdict, what else holds, and what could not be judged."""
+    return (
+        f"{list_html('Evidence', view.evidence)}{also_html(view.also)}"
+        f"{list_html('Not known', view.not_known)}"
+    )
 
 
 def list_html(title: str, texts: Sequence[str]) -> str:

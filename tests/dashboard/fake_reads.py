@@ -9,6 +9,7 @@ from agent.head_of_line import HeadOfLine
 from agent.reads.baselines import BaselineRow
 from agent.reads.broken_laws import BrokenLaw
 from agent.reads.gpus import GpuHistory, GpuSeries
+from agent.reads.incidents import IncidentRow
 from agent.reads.models import (
     EngineRow,
     GapRow,
@@ -310,6 +311,9 @@ class FakeReads:
     def leaks(self, run_key) -> list[Leak]:
         since = self.now_ns - 90 * SECOND
         return [Leak(40 + number, 121, since, None) for number in range(self.num_leaks)]
+
+    def incidents(self, wanted) -> list[IncidentRow]:
+        return []
 
     def baselines(self) -> list[BaselineRow]:
         return []

@@ -11,7 +11,7 @@ from tests.dashboard.conftest import served, unused_port
 from tests.dashboard.store_factory import ScriptedEngine, busy_run, store_journal
 
 pytestmark = pytest.mark.chromium
-PATHS = ("", "block-map", "requests", "sharing", "tenants", "baselines", "telemetry")
+PATHS = ("", "incidents", "block-map", "requests", "sharing", "tenants", "baselines", "telemetry")
 EVIL = '<img src="http://198.51.100.7/x.png" onerror="window.pwned=1">:red[x] ![i](http://198.51.100.7/y)'
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from agent.reads.reads import Reads, open_reads
+from dashboard.pages import PAGES
 from kvpulse.command import main as kvpulse
 from tests.agent.factories_store import empty_store
 from tests.agent.hostile_texts import PLAIN, write_hostile_journal
@@ -22,9 +23,7 @@ def reads(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reads]:
     opened.close()
 
 
-@pytest.mark.parametrize(
-    "path", ["overview", "block-map", "requests", "sharing", "tenants", "baselines", "telemetry"]
-)
+@pytest.mark.parametrize("path", [entry.path for entry in PAGES])
 def test_no_markup_of_an_engine_is_markup_of_a_page(
     monkeypatch: pytest.MonkeyPatch, reads: Reads, path: str
 ) -> None:

@@ -84,6 +84,34 @@ def test_the_scrubber_shows_the_map_as_it_was(monkeypatch, recorded):
     assert "· exact" in html_of(page)
 
 
+def test_a_link_to_the_map_stands_at_the_moment_that_it_names(monkeypatch, recorded):
+    _, _, reads, _, _ = recorded
+    row = reads.engines()[0]
+    minute = row.started_at_ns + 61 * SECOND
+    page = page_of(monkeypatch, reads, "block-map")
+    page.query_params["engine"] = row.engine
+    page.query_params["at"] = str(minute)
+
+    counts = legend_of(page.run())
+
+    then = reads.block_map(row.run_key, minute // SECOND * SECOND)
+    states = np.bincount(then.state, minlength=3)
+    assert [counts["free"], counts["cached"], counts["active"]] == states.tolist()
+    assert page.session_state["when"] == "At a time"
+
+
+@pytest.mark.parametrize("at", ["", "now", "9" * 30, "1", "9" * 19])
+def test_a_link_with_a_moment_that_is_none_breaks_nothing(monkeypatch, recorded, at):
+    _, _, reads, _, _ = recorded
+    page = page_of(monkeypatch, reads, "block-map")
+    page.query_params["at"] = at
+
+    page.run()
+
+    assert not page.exception
+    assert legend_of(page)
+
+
 def test_the_overview_names_the_leak_and_the_refusals(monkeypatch, recorded):
     _, _, reads, _, _ = recorded
 
