@@ -56,7 +56,7 @@ def _verdict(verdict: str, severity: Severity, when: str, action: str) -> Alert:
         name=alert_name(verdict),
         expression=f'{INCIDENTS_OPEN.name}{{verdict="{verdict}"}} == 1',
         severity=severity,
-        hold={Severity.CRITICAL: "0s", Severity.WARNING: "30s", Severity.INFO: "5m"}[severity],
+        hold={Severity.CRITICAL: "0s", Severity.WARNING: "30s", Severity.INFO: "1m"}[severity],
         when=when,
         action=action,
         runbook=verdict,

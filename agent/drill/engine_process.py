@@ -8,6 +8,7 @@ about 3.1 requests a second the queue grows without end.
 import json
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -38,7 +39,9 @@ class RecordedRun:
     truth: tuple[dict[str, object], ...]
 
 
-def record(scenario: Scenario, folder: Path) -> RecordedRun:
+def record(
+    scenario: Scenario, folder: Path, options: Sequence[str] = ENGINE_OPTIONS
+) -> RecordedRun:
     """Run the engine to its end, as often as the scenario starts it.
 
     Raises:
@@ -48,7 +51,7 @@ def record(scenario: Scenario, folder: Path) -> RecordedRun:
     write_trace(scenario.traffic, trace)
     journal = folder / "journal"
     command = [
-        *(sys.executable, "-m", "kvpulse", "replay", str(trace), *ENGINE_OPTIONS),
+        *(sys.executable, "-m", "kvpulse", "replay", str(trace), *options),
         *("--engine", scenario.name, "--journal", str(journal)),
         *("--seconds", f"{scenario.traffic.seconds:.3f}"),
         *("--seed", str(scenario.traffic.seed), "--faults-truth", str(truth)),

@@ -54,7 +54,7 @@ def test_no_verdict_is_without_its_alert_and_no_alert_without_its_verdict(writte
 
 def test_every_alert_says_for_how_long_how_bad_and_what_to_do(written):
     for rule in written.values():
-        assert rule["for"] in {"0s", "30s", "1m", "5m"}
+        assert rule["for"] in {"0s", "30s", "1m"}
         assert rule["keep_firing_for"] == "1m"
         assert rule["labels"]["severity"] in {"critical", "warning", "info"}
         assert rule["annotations"]["summary"].startswith("{{ $labels.")
