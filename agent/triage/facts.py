@@ -231,7 +231,8 @@ class Facts:
     Attributes:
         waits: Waiting by cause, in sequence-seconds that passed in the window.
         lasting: Some minutes up to the window's end; None: only the window is known.
-        latencies: By metric name of `agent.rollups.scalars.LATENCIES`; absent: no sample.
+        latencies: By metric name of `agent.rollups.scalars.LATENCIES`, those that rules
+            judge; absent: no sample.
         targets: How the engine does against the targets that were set, over windows that end here.
         waits_are_inferred: The engine does not state why somebody waits.
         since_start: Means since the engine's start, where that is all the past there is:

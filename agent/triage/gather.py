@@ -16,7 +16,6 @@ from agent.reads.models import (
     Series,
 )
 from agent.reads.reads import Reads
-from agent.rollups.scalars import LATENCIES
 from agent.targets.measure import measure
 from agent.targets.target import Target
 from agent.triage.facts import (
@@ -47,6 +46,7 @@ COLUMNS: Final = (
     *("recomputed_tokens", "preempted", "admitted", "resumed", "arrived", "finished", "cancelled"),
     *("events_stored", "events_lost", "filled_slots", "logical_blocks"),
 )
+JUDGED_LATENCIES: Final = ("ttft", "inter_token", "pool_wait", "scheduler_wait", "frontend")
 MAX_BATCH_NAMES: Final = ("max_batch", "max_num_seqs", "max_running_requests")
 
 
@@ -110,7 +110,7 @@ def gather(reads: Reads, question: Question) -> Facts:
         lasting=gather_lasting(reads, run, window.end_ns, question.lasting_seconds),
         latencies={
             name: summary
-            for name in LATENCIES
+            for name in JUDGED_LATENCIES
             if (summary := reads.latency_summary(run.run_key, name, *window)) is not None
         },
         tenants=tenant_shares(reads, run, window, past.shares),

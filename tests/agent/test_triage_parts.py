@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from agent.triage.facts import BookFacts
+from agent.triage.facts import BookFacts, TrafficFacts
 from agent.triage.incidents import Change, IncidentTracker
 from agent.triage.judge import judge
 from agent.triage.step_cost import StepWork, expected_seconds
@@ -143,3 +143,27 @@ def test_an_incident_whose_cause_is_found_goes_on_under_its_name():
     assert changes == []
     assert list(tracker.open) == [Verdict.POOL_LEAK]
     assert tracker.open[Verdict.POOL_LEAK].opened_at_ns == END
+
+
+def test_a_cause_that_flickers_beside_its_consequence_makes_no_second_incident():
+    tracker = IncidentTracker()
+    full = {"pool": FULL, "waits": SHORT_OF_BLOCKS, "lasting": lasting({"pool": 9_000.0})}
+    shifted = {**full, "traffic": TrafficFacts(60, 40, 40, 0, mean_prompt_tokens=2_000.0)}
+
+    changes = _follow(tracker, range(0, 60, 10), **full)
+    changes += _follow(tracker, range(60, 80, 10), **shifted)
+    changes += _follow(tracker, range(80, 200, 10), **full)
+
+    assert changes == [(Change.OPENED, Verdict.POOL_EXHAUSTED, 30)]
+
+
+def test_an_incident_whose_cause_is_over_goes_on_under_the_name_of_what_lasts():
+    tracker = IncidentTracker()
+    full = {"pool": FULL, "waits": SHORT_OF_BLOCKS, "lasting": lasting({"pool": 9_000.0})}
+    shifted = {**full, "traffic": TrafficFacts(60, 40, 40, 0, mean_prompt_tokens=2_000.0)}
+
+    changes = _follow(tracker, range(0, 60, 10), **shifted)
+    changes += _follow(tracker, range(60, 200, 10), **full)
+
+    assert changes == [(Change.OPENED, Verdict.TRAFFIC_SHIFT, 30)]
+    assert list(tracker.open) == [Verdict.POOL_EXHAUSTED]

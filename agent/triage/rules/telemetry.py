@@ -163,13 +163,13 @@ def healthy(facts: Facts, thresholds: Thresholds) -> Finding:
         text = f"{pool.active} of {pool.total} blocks active"
         evidence.append(at_end(facts, "active_blocks", pool.active, "blocks", text))
     burst = _burst(facts, thresholds)
-    told = ", ".join(each.text for each in [*evidence, *burst])
+    told = ", ".join(each.text for each in [*burst, *evidence])
     return Finding(
         verdict=Verdict.HEALTHY,
         action=Action.NONE,
         confidence=Confidence.MEDIUM if burst else Confidence.HIGH,
         impact=0.0,
-        summary=f"nothing is wrong: {told if live else 'the engine is idle'}",
+        summary=told if burst else f"nothing is wrong: {told if live else 'the engine is idle'}",
         advice="wait: should it last for minutes, it is named" if burst else "nothing to do",
         evidence=(*evidence, *burst),
     )
