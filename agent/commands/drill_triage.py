@@ -4,14 +4,26 @@ import argparse
 import json
 import logging
 import os
+import sys
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from pathlib import Path
 from typing import Final
 
 from agent.commands.exit_codes import ExitCode
+from agent.drill.kept import KeptOutcomes
 from agent.drill.outcome import Outcome, summary
 from agent.drill.run import run_scenario
-from agent.drill.scenario import Scenario, faulted, healthy, pairs, quick
+from agent.drill.scenario import (
+    SEEDS,
+    Scenario,
+    faulted,
+    healthy,
+    missing_slices,
+    pairs,
+    quick,
+    recorded,
+)
 
 HEALTHY_HOURS: Final = 4.0  # of each long run; more than 20 engine-hours in all
 
@@ -21,14 +33,26 @@ def main(argv: Sequence[str]) -> int:
     arguments = _parser().parse_args(argv)
     logging.getLogger("alembic").setLevel(logging.WARNING)
     scenarios = [each for each in _chosen(arguments) if arguments.only in each.name]
-    outcomes = []
-    for outcome in _run(scenarios, jobs=arguments.jobs):
-        outcomes.append(outcome)
-        if not arguments.json:
-            print(_line(outcome), flush=True)
-    answer = summary(outcomes)
+    kept = KeptOutcomes(arguments.keep)
+    known = kept.read()
+    outcomes = [known[each.name] for each in scenarios if each.name in known]
+    left = [each for each in scenarios if each.name not in known]
+    skipped = [] if arguments.quick else missing_slices(arguments.traces)
+    for name in skipped:
+        print(f"{name} is skipped: its trace is not there (--traces DIR)", file=sys.stderr)
+    try:
+        for outcome in _run(left, jobs=arguments.jobs):
+            kept.add(outcome)
+            outcomes.append(outcome)
+            where = sys.stderr if arguments.json else sys.stdout
+            print(f"{len(outcomes)}/{len(scenarios)} {_line(outcome)}", file=where, flush=True)
+    except KeyboardInterrupt:
+        print("interrupted; this is what came of it so far", file=sys.stderr)
+    ran = {outcome.scenario for outcome in outcomes}
+    not_run = [each.name for each in scenarios if each.name not in ran]
+    answer = {**summary(outcomes), "skipped": skipped, "not_run": not_run}
     print(json.dumps(answer) if arguments.json else _in_words(outcomes))
-    bad = answer["missed"] or answer["forbidden"] or answer["false_alarms"]
+    bad = answer["missed"] or answer["forbidden"] or answer["false_alarms"] or not_run
     return ExitCode.BAD_ANSWER if bad else ExitCode.GOOD
 
 
@@ -38,7 +62,8 @@ def _parser() -> argparse.ArgumentParser:
         description=__doc__,
         epilog="Each run is a simulated engine in a process of its own, its journal, a ledger and a"
         " store of its own, judged every 10 s of engine time. Exit code 1: something was missed, a"
-        " forbidden answer was given, or there was a false alarm.",
+        " forbidden answer was given, there was a false alarm, or it was interrupted; what came of"
+        " it until then is printed all the same.",
     )
     parser.add_argument("--triage", action="store_true", required=True, help="drill the verdicts")
     parser.add_argument("--quick", action="store_true", help="each fault once, short healthy runs")
@@ -51,6 +76,25 @@ def _parser() -> argparse.ArgumentParser:
         default=HEALTHY_HOURS,
         help=f"engine time of each long healthy run (default {HEALTHY_HOURS:g})",
     )
+    parser.add_argument(
+        "--seeds",
+        metavar="N,…",
+        type=_numbers,
+        default=SEEDS,
+        help="of traffic and faults; healthy runs take the first (default 1,2)",
+    )
+    parser.add_argument(
+        "--traces",
+        metavar="DIR",
+        type=Path,
+        help="a folder with slices of the Azure LLM inference traces 2023, for healthy runs",
+    )
+    parser.add_argument(
+        "--keep",
+        metavar="FILE",
+        type=Path,
+        help="keep outcomes in FILE, and do not run again what is there",
+    )
     jobs = os.cpu_count() or 1
     parser.add_argument("--jobs", type=int, default=jobs, help=f"runs at once (default {jobs})")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
@@ -61,18 +105,30 @@ def _chosen(arguments: argparse.Namespace) -> Iterator[Scenario]:
     if arguments.quick:
         yield from quick()
         return
-    yield from faulted()
+    first, *_ = arguments.seeds
+    yield from faulted(seeds=arguments.seeds)
     if arguments.pairs:
-        yield from pairs()
-    yield from healthy(arguments.healthy_hours)
+        yield from pairs(seed=first + 2)
+    yield from healthy(arguments.healthy_hours, first)
+    if arguments.traces is not None:
+        yield from recorded(arguments.traces, first)
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in text.split(","))
 
 
 def _run(scenarios: list[Scenario], *, jobs: int) -> Iterator[Outcome]:
     if jobs <= 1:
         yield from map(run_scenario, scenarios)
         return
-    with ProcessPoolExecutor(max_workers=jobs) as executor:
-        yield from executor.map(run_scenario, scenarios)
+    executor = ProcessPoolExecutor(max_workers=jobs)
+    try:
+        begun = [executor.submit(run_scenario, each) for each in scenarios]
+        for done in as_completed(begun):
+            yield done.result()
+    finally:
+        executor.shutdown(cancel_futures=True)
 
 
 def _line(outcome: Outcome) -> str:

@@ -7,6 +7,7 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import combinations
+from pathlib import Path
 from typing import Final
 
 from agent.triage.verdicts import Action, Verdict
@@ -15,6 +16,13 @@ LOADS: Final = (0.3, 0.6, 0.9)
 SEEDS: Final = (1, 2)
 HEALTHY_BEFORE_SECONDS: Final = 600.0
 WATCHED_SECONDS: Final = 180.0
+# Requests of `conv` keep some 1,200 tokens for 17 s, those of `code` some 2,000 for 3 s. So few of
+# them keep the drill's pool of 16,384 tokens busy to about a half, on average.
+SLICES: Final = {
+    "azure-code": ("azure2023_code_until-1855.csv", 3),
+    "azure-conv": ("azure2023_conv_until-1855.csv", 15),
+}
+SLICE_SECONDS: Final = 2_220.0
 
 NO_SCALE: Final = frozenset({Action.SCALE})
 
@@ -67,6 +75,7 @@ class Traffic:
         bursts: Half a minute of three times the load (at most 1.5), every five minutes.
         idle_after: Nobody comes for this part of the run, at its end.
         repeats: Prompts come again, so that the pool fills with cached blocks that are found.
+        slice: A recorded slice that is followed instead; `load` says nothing then.
     """
 
     load: float
@@ -75,6 +84,20 @@ class Traffic:
     bursts: bool = False
     idle_after: float = 0.0
     repeats: bool = False
+    slice: "TraceSlice | None" = None
+
+
+@dataclass(frozen=True, slots=True)
+class TraceSlice:
+    """Every so-manieth request of a recorded trace, at its own time and with its own lengths.
+
+    Attributes:
+        path: A CSV of the Azure LLM inference traces 2023 (Patel et al., ISCA 2024).
+        keep_each: How much smaller the drill's engine is than what the trace was recorded on.
+    """
+
+    path: Path
+    keep_each: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,16 +154,33 @@ def _faulted(cases: tuple[FaultCase, ...], load: float, seed: int) -> Scenario:
     return Scenario(f"{names}-{load}-{seed}", traffic, cases, begins)
 
 
-def healthy(hours: float) -> Iterator[Scenario]:
+def healthy(hours: float, seed: int = 1) -> Iterator[Scenario]:
     """Yield runs in which nothing is wrong; `hours` is their length, but for the short ones."""
-    seconds = hours * 3_600
+    seconds, first = hours * 3_600, 10 * seed
     for load in (0.3, 0.7, 0.9):
-        yield Scenario(f"healthy-{load}", Traffic(load, seconds, 11))
-    yield Scenario("bursts", Traffic(0.5, seconds, 12, bursts=True))
-    yield Scenario("idle-hours", Traffic(0.5, seconds, 13, idle_after=0.8))
-    yield Scenario("restart", Traffic(0.6, seconds / 2, 14), runs=2)
-    yield Scenario("cold-start", Traffic(0.9, 300.0, 15))
-    yield Scenario("cached-pool", Traffic(0.6, seconds, 16, repeats=True))
+        yield Scenario(f"healthy-{load}-{seed}", Traffic(load, seconds, first + 1))
+    yield Scenario(f"bursts-{seed}", Traffic(0.5, seconds, first + 2, bursts=True))
+    yield Scenario(f"idle-hours-{seed}", Traffic(0.5, seconds, first + 3, idle_after=0.8))
+    yield Scenario(f"restart-{seed}", Traffic(0.6, seconds / 2, first + 4), runs=2)
+    yield Scenario(f"cold-start-{seed}", Traffic(0.9, 300.0, first + 5))
+    yield Scenario(f"cached-pool-{seed}", Traffic(0.6, seconds, first + 6, repeats=True))
+
+
+def recorded(folder: Path, seed: int = 1) -> Iterator[Scenario]:
+    """Yield healthy runs under recorded traffic, of the slices that lie in a folder."""
+    for name, (file, keep_each) in SLICES.items():
+        if (folder / file).is_file():
+            traffic = Traffic(0.0, SLICE_SECONDS, seed, slice=TraceSlice(folder / file, keep_each))
+            yield Scenario(f"{name}-{seed}", traffic)
+
+
+def missing_slices(folder: Path | None) -> list[str]:
+    """Return the names of the runs whose slices are not there."""
+    return [
+        name
+        for name, (file, _) in SLICES.items()
+        if folder is None or not (folder / file).is_file()
+    ]
 
 
 def quick() -> list[Scenario]:

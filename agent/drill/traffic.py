@@ -1,12 +1,14 @@
 """Write the traffic of a drill as a trace that `kvpulse replay` reads."""
 
+import csv
 import json
 import random
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import Final
 
-from agent.drill.scenario import Traffic
+from agent.drill.scenario import TraceSlice, Traffic
 
 REQUESTS_PER_SECOND_AT_FULL_LOAD: Final = 3.1  # of the engine in `engine_process`; see there
 TOKENS_PER_ID: Final = 512
@@ -16,12 +18,14 @@ BURST_EVERY_SECONDS: Final = 300.0
 BURST_SECONDS: Final = 30.0
 MOST_LOAD: Final = 1.5
 KNOWN_PROMPTS: Final = 100
+DIGITS: Final = len("2023-11-16 18:17:03.979960")  # of the 100-ns ones the trace has, Python reads
 
 
 def write_trace(traffic: Traffic, path: Path) -> None:
     """Write the requests; the same traffic gives the same file."""
     with path.open("w", encoding="utf-8") as file:
-        for line in _lines(traffic):
+        lines = _lines(traffic) if traffic.slice is None else _recorded(traffic, traffic.slice)
+        for line in lines:
             file.write(json.dumps(line) + "\n")
 
 
@@ -45,6 +49,25 @@ def _lines(traffic: Traffic) -> Iterator[dict[str, object]]:
             "input_length": length,
             "output_length": max(4, min(LONGEST_OUTPUT, output)),
             "hash_ids": ids,
+        }
+
+
+def _recorded(traffic: Traffic, slice_: TraceSlice) -> Iterator[dict[str, object]]:
+    """Yield each so-manieth request of a slice; the seed says with which one it begins."""
+    source = random.Random(traffic.seed)
+    with slice_.path.open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    began = datetime.fromisoformat(rows[0]["TIMESTAMP"][:DIGITS])
+    for row in rows[traffic.seed % slice_.keep_each :: slice_.keep_each]:
+        seconds = (datetime.fromisoformat(row["TIMESTAMP"][:DIGITS]) - began).total_seconds()
+        if seconds > traffic.seconds:
+            return
+        length = max(16, min(LONGEST_PROMPT, int(row["ContextTokens"])))
+        yield {
+            "timestamp": int(seconds * 1e3),
+            "input_length": length,
+            "output_length": max(4, min(LONGEST_OUTPUT, int(row["GeneratedTokens"]))),
+            "hash_ids": [source.randrange(2**50) for _ in range(-(-length // TOKENS_PER_ID))],
         }
 
 

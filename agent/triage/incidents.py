@@ -137,29 +137,17 @@ class IncidentTracker:
         """
         found = [f for f in diagnosis.causes if f.verdict is not Verdict.HEALTHY]
         causes: dict[Verdict, Finding] = {finding.verdict: finding for finding in found}
-        changes = self._rename(diagnosis, causes)
-        for verdict, finding in causes.items():
-            changes += self._see(diagnosis, finding, verdict, now_ns)
+        changes: list[IncidentChange] = []
+        for finding in causes.values():
+            changes += self._see(diagnosis, finding, causes.keys(), now_ns)
         effects = {f.verdict for f in diagnosis.contributing} - causes.keys()
         changes += self._let_go(causes.keys() | effects, now_ns)
         return changes
 
-    def _rename(self, diagnosis: Diagnosis, causes: dict[Verdict, Finding]) -> list[IncidentChange]:
-        """Give an open incident the name of what turned out to be its cause."""
-        changes = []
-        for verdict, incident in list(self.open.items()):
-            cause = next((f for f in causes.values() if verdict in f.explains), None)
-            if cause is None or verdict in causes or cause.verdict in self.open:
-                continue
-            del self.open[verdict]
-            renamed = incident.seen(diagnosis, cause, incident.seen_at_ns)
-            self.open[cause.verdict] = renamed
-            changes.append(IncidentChange(Change.UPDATED, renamed))
-        return changes
-
     def _see(
-        self, diagnosis: Diagnosis, finding: Finding, verdict: Verdict, now_ns: int
+        self, diagnosis: Diagnosis, finding: Finding, causes: Set[Verdict], now_ns: int
     ) -> list[IncidentChange]:
+        verdict = finding.verdict
         incident = self.open.get(verdict)
         if incident is not None:
             self.open[verdict] = incident.seen(diagnosis, finding, now_ns)
@@ -172,6 +160,11 @@ class IncidentTracker:
         if now_ns - candidate.first_ns < hold_ns:
             return []
         del self._candidates[verdict]
+        before = self._same_condition(finding, causes)
+        if before is not None:
+            del self.open[before.verdict]
+            self.open[verdict] = before.seen(diagnosis, finding, now_ns)
+            return [IncidentChange(Change.UPDATED, self.open[verdict])]
         opened = Incident(
             engine=diagnosis.engine,
             run_id=diagnosis.run_id,
@@ -187,6 +180,20 @@ class IncidentTracker:
         )
         self.open[verdict] = opened
         return [IncidentChange(Change.OPENED, opened)]
+
+    def _same_condition(self, finding: Finding, causes: Set[Verdict]) -> Incident | None:
+        """Return the open incident that goes on under this finding's name.
+
+        It is one that turned out to be this one's consequence, or one that is over itself while
+        this consequence of it lasts.
+        """
+        related = (
+            incident
+            for verdict, incident in self.open.items()
+            if verdict not in causes
+            and (verdict in finding.explains or finding.verdict in incident.finding.explains)
+        )
+        return next(related, None)
 
     def _let_go(self, held: Set[Verdict], now_ns: int) -> list[IncidentChange]:
         """Close what has not held for long enough; a consequence of something else still holds."""

@@ -38,6 +38,8 @@ class Thresholds:
         hog_share: Part of all active block-seconds that one tenant alone has.
         hog_growth: By so much has its share grown against its own past.
         hog_pool_ratio: Part of the pool that it holds, below which nobody minds.
+        hog_crowds_ratio: The same, above which the others are crowded though nobody waits yet: no
+            two tenants can have as much.
         thrash_ratio: Tokens computed again, as part of all that were computed.
         slow_step_ratio: Compute time of steps over what the engine's past predicts for the same
             prefill, batch and context.
@@ -64,6 +66,7 @@ class Thresholds:
     hog_share: float = 0.5
     hog_growth: float = 0.25
     hog_pool_ratio: float = 0.2
+    hog_crowds_ratio: float = 0.5
     thrash_ratio: float = 0.2
     slow_step_ratio: float = 1.5
     slow_frontend_seconds: float = 0.25

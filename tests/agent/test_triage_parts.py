@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from agent.reads.models import ClockStep
-from agent.triage.facts import BookFacts, TelemetryFacts
+from agent.triage.facts import BookFacts, TelemetryFacts, TrafficFacts
 from agent.triage.incidents import Change, IncidentTracker
 from agent.triage.judge import judge
 from agent.triage.step_cost import StepWork, expected_seconds
@@ -158,3 +158,27 @@ def test_a_clock_that_was_set_is_a_note_and_nothing_wrong():
     assert two.headline.summary.endswith("-3,600.0 s at 2026-09-21 14:13:10Z, the last of 2 steps")
     assert two.headline.evidence[-1].value == [3600.0, -3600.0]
     assert two.headline.action is Action.NONE
+
+
+def test_a_cause_that_flickers_beside_its_consequence_makes_no_second_incident():
+    tracker = IncidentTracker()
+    full = {"pool": FULL, "waits": SHORT_OF_BLOCKS, "lasting": lasting({"pool": 9_000.0})}
+    shifted = {**full, "traffic": TrafficFacts(60, 40, 40, 0, mean_prompt_tokens=2_000.0)}
+
+    changes = _follow(tracker, range(0, 60, 10), **full)
+    changes += _follow(tracker, range(60, 80, 10), **shifted)
+    changes += _follow(tracker, range(80, 200, 10), **full)
+
+    assert changes == [(Change.OPENED, Verdict.POOL_EXHAUSTED, 30)]
+
+
+def test_an_incident_whose_cause_is_over_goes_on_under_the_name_of_what_lasts():
+    tracker = IncidentTracker()
+    full = {"pool": FULL, "waits": SHORT_OF_BLOCKS, "lasting": lasting({"pool": 9_000.0})}
+    shifted = {**full, "traffic": TrafficFacts(60, 40, 40, 0, mean_prompt_tokens=2_000.0)}
+
+    changes = _follow(tracker, range(0, 60, 10), **shifted)
+    changes += _follow(tracker, range(60, 200, 10), **full)
+
+    assert changes == [(Change.OPENED, Verdict.TRAFFIC_SHIFT, 30)]
+    assert list(tracker.open) == [Verdict.POOL_EXHAUSTED]

@@ -255,6 +255,13 @@ def test_a_tenant_that_took_over_the_pool_is_named_and_leads_the_full_pool():
     assert "tenant hog" in found.headline.summary
 
 
+def test_a_tenant_that_grew_into_room_that_nobody_else_uses_is_no_hog():
+    large = TenantShare("a", share=0.68, active_blocks=340.0, past_share=0.4)
+    small = TenantShare("b", share=0.32, active_blocks=160.0, past_share=0.6)
+
+    assert judge(facts(tenants=(large, small))).verdict is Verdict.HEALTHY
+
+
 def test_a_tenant_that_always_had_most_is_no_hog():
     large = TenantShare("a", share=0.7, active_blocks=400.0, past_share=0.65)
     small = TenantShare("b", share=0.3, active_blocks=100.0, past_share=0.35)

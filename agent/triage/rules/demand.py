@@ -26,8 +26,12 @@ def tenant_hog(facts: Facts, thresholds: Thresholds) -> Finding | None:
     grew = first.past_share is not None and (
         first.share - first.past_share >= thresholds.hog_growth
     )
+    # What nobody else would use is nobody's loss.
+    minds = of_pool >= thresholds.hog_crowds_ratio or (
+        facts.held_up(*POOL, *BATCH_SLOTS, *TOKEN_BUDGET) >= thresholds.least_waiting
+    )
     hurts = is_congested(facts, thresholds, (*POOL, *BATCH_SLOTS))
-    if not grew and not (hurts and first.past_share is None):
+    if not (grew and minds) and not (hurts and first.past_share is None):
         return None
     evidence = _shares(facts, first, of_pool)
     return Finding(

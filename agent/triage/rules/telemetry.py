@@ -169,8 +169,8 @@ def healthy(facts: Facts, thresholds: Thresholds) -> Finding:
         evidence.append(at_end(facts, "active_blocks", pool.active, "blocks", text))
     burst = _burst(facts, thresholds)
     clocks = _clock_steps(facts)
-    told = ", ".join(each.text for each in [*evidence, *burst])
-    said = f"nothing is wrong: {told if live else 'the engine is idle'}"
+    told = ", ".join(each.text for each in [*burst, *evidence])
+    said = told if burst else f"nothing is wrong: {told if live else 'the engine is idle'}"
     advice = "wait: should it last for minutes, it is named" if burst else "nothing to do"
     return Finding(
         verdict=Verdict.HEALTHY,
