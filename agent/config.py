@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 from agent.byte_size import parse_bytes
 from agent.errors import ConfigError
 from agent.price import Price
+from agent.scraped.target import ScrapeTarget, parse_scrape_targets
 from agent.targets.target import ACCEPTED as ACCEPTED_TARGETS
 from agent.targets.target import Target, parse_targets
 from kvpulse.paths import journal_dir, store_path
@@ -50,6 +51,8 @@ class AgentConfig:
     # Told when an incident opens and closes; its path may be a secret, so it is in no message.
     webhook_url: str | None = field(default=None, repr=False)
     webhook_secret_file: Path | None = None  # private file with the key that signs what is told
+    scrape: tuple[ScrapeTarget, ...] = ()  # engines that are known by their metrics page
+    scrape_seconds: float = 15.0  # between two looks at each page
 
     @property
     def price(self) -> Price | None:
@@ -191,6 +194,10 @@ def _webhook_url(found: Found) -> str:
     return url
 
 
+def _scrape_targets(found: Found) -> tuple[ScrapeTarget, ...]:
+    return parse_scrape_targets(found.text, found.where)
+
+
 def _price(found: Found) -> float:
     return _number(found, float, 0, 1_000_000, "a number from 0 to 1000000, such as 2.49")
 
@@ -260,6 +267,8 @@ _PARSERS: Final[dict[str, Callable[[Found], object]]] = {
     "targets": _targets,
     "webhook_url": _webhook_url,
     "webhook_secret_file": _path,
+    "scrape": _scrape_targets,
+    "scrape_seconds": _seconds,
     "store_budget": _budget,
     "prune_seconds": _seconds,
     "watch_seconds": _watch_seconds,

@@ -32,6 +32,7 @@ class LiveEngine:
     lag_seconds: float | None  # wall time between the newest event and its commit; None: virtual
     behind_records: int  # committed by the writer, not yet read
     exhaustion: Exhaustion | None = None  # None: not known
+    scrape_seconds: float | None = None  # between two looks at its metrics page; None: a journal
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from agent.reads.models import (
     TenantRow,
 )
 from agent.reads.reads import Reads
+from agent.scraped.fingerprint import page_of
 from dashboard.config import DashboardConfig
 from dashboard.formats import NANOSECONDS
 from dashboard.frames.marks import Marks, marks_of
@@ -80,6 +81,7 @@ class Provenance:
     num_gaps: int
     last_event_at_ns: int | None
     age_seconds: float | None
+    page: str = ""  # of an engine that is known by its metrics page alone
 
 
 class Data:
@@ -182,6 +184,7 @@ class Data:
             num_gaps=engine.num_gaps,
             last_event_at_ns=engine.last_event_at_ns,
             age_seconds=self.age_seconds(engine, now_ns),
+            page=page_of(engine.fingerprint),
         )
 
     def strip(self, engine: EngineRow, window: Window) -> list[Tile]:

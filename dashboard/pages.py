@@ -5,6 +5,7 @@ from typing import Final, NamedTuple
 
 from dashboard.page import Page
 from dashboard.views import baselines, block_map, overview, requests, sharing, telemetry, tenants
+from dashboard.views.scraped import of_journals
 
 
 class PageEntry(NamedTuple):
@@ -17,10 +18,10 @@ class PageEntry(NamedTuple):
 
 PAGES: Final = (
     PageEntry("overview", "Overview", overview.draw),
-    PageEntry("block-map", "Block map", block_map.draw),
-    PageEntry("requests", "Requests", requests.draw),
-    PageEntry("sharing", "Sharing", sharing.draw),
-    PageEntry("tenants", "Tenants", tenants.draw),
+    PageEntry("block-map", "Block map", of_journals(block_map.draw, what="which block is whose")),
+    PageEntry("requests", "Requests", of_journals(requests.draw, what="single requests")),
+    PageEntry("sharing", "Sharing", of_journals(sharing.draw, what="who shares which blocks")),
+    PageEntry("tenants", "Tenants", of_journals(tenants.draw, what="tenants")),
     PageEntry("baselines", "Baselines", baselines.draw),
     PageEntry("telemetry", "Telemetry health", telemetry.draw),
 )

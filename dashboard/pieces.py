@@ -68,6 +68,11 @@ def provenance_line(source: Provenance) -> None:
 
 def provenance_words(source: Provenance) -> str:
     """Return the sentence of `provenance_line`."""
+    if source.page:
+        return (
+            f"Known by its metrics page {source.page} alone: no owners, no wait causes, no single"
+            f" requests · newest look {clock(source.last_event_at_ns)} · all times UTC"
+        )
     if not source.stored and not source.lost:
         return "No event stored yet."
     share = source.window_share_ratio

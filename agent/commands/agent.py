@@ -33,6 +33,7 @@ from agent.log_limit import OncePerHour
 from agent.metrics.otlp import OtlpPush
 from agent.periodic import Periodic
 from agent.reads.reads import open_reads
+from agent.scrape_watch import TICK_SECONDS, ScrapeWatch
 from agent.sources.nvml import NvmlSource
 from agent.store.connection import StoreAddress
 from agent.store.gpu_history import GpuHistory
@@ -52,8 +53,10 @@ def main(argv: Sequence[str]) -> int:
     """Run `kvpulse agent`."""
     arguments = _parser().parse_args(argv)
     flags = ("journal", "store", "host", "port", "token_file", "log_level", "store_budget")
-    names = (*flags, "targets", "webhook_url", "webhook_secret_file", "config")
-    config = load_config({name: getattr(arguments, name) for name in names}, os.environ)
+    names = (*flags, "scrape_seconds", "targets", "webhook_url", "webhook_secret_file", "config")
+    given = {name: getattr(arguments, name) for name in names}
+    given["scrape"] = None if arguments.scrape is None else ",".join(arguments.scrape)
+    config = load_config(given, os.environ)
     token = read_token(config.token_file) if config.token_file else None
     webhook = _webhook(config)
     _log_to_stderr(config.log_level)
@@ -112,6 +115,15 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--webhook-secret-file", metavar="FILE", help="private file with the key that signs it"
+    )
+    parser.add_argument(
+        "--scrape",
+        metavar="NAME=URL",
+        action="append",
+        help="also follow an engine by its metrics page (vLLM); may be given several times",
+    )
+    parser.add_argument(
+        "--scrape-seconds", metavar="S", help="between two looks at such a page (default 15)"
     )
     parser.add_argument("--config", metavar="FILE", help="TOML file with a table [agent]")
     parser.add_argument(
@@ -206,6 +218,11 @@ def _beside(
     """Judge the engines for as long as we follow; look at GPUs and push, where that is wanted."""
     limit = OncePerHour(time.monotonic)
     with ExitStack() as stack:
+        for target in config.scrape:
+            page = ScrapeWatch(target, config.store, view, seconds=config.scrape_seconds)
+            stack.callback(page.close)
+            ticks = Periodic(f"scrape-{target.name}", page.tick, pause_seconds=TICK_SECONDS)
+            stack.enter_context(ticks)
         listeners = []
         if webhook is not None:
             sender = WebhookSender(

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from agent.live_view import LiveEngine, LiveSnapshot
-from agent.metrics.engine_samples import STALE_AFTER_SECONDS, source_age_seconds
+from agent.metrics.engine_samples import source_age_seconds, stale_after_seconds
 from agent.reads.models import RunState
 from agent.rollups.rebucket import NS_PER_SECOND
 
@@ -80,7 +80,7 @@ def _source_problem(engine: LiveEngine, now_ns: int) -> Problem | None:
         return None  # an engine that said goodbye is history, not a fault
     if engine.state is RunState.DEAD:
         return Problem(subject, "its writer went away without closing the journal", age)
-    if age > STALE_AFTER_SECONDS:
+    if age > stale_after_seconds(engine):
         text = f"nothing has been committed for {age:.0f} s, {engine.behind_records} records unread"
         return Problem(subject, text, age)
     lag = engine.lag_seconds

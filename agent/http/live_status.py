@@ -14,6 +14,12 @@ MAX_LISTED = 100  # leaks and holds listed one by one; their number is always to
 
 Document = dict[str, object]
 
+WHY_NOT = "the engine is known by its metrics page, which does not tell it"
+NOT_ON_A_PAGE = dict.fromkeys(
+    ("waits", "oldest_wait_seconds", "head_of_line", "host_blocks", "capacity", "costs", "ledger"),
+    WHY_NOT,
+)
+
 
 def readiness_document(readiness: Readiness) -> Document:
     """Say whether the agent is ready and, if not, why."""
@@ -81,6 +87,30 @@ def _engine(engine: LiveEngine, now_ns: int, price: Price | None) -> Document:
         "gauges": dict(live.gauges),
         "counters": dict(live.counters),
         "labelled": {family: dict(values) for family, values in live.labelled.items()},
+        **_of_its_source(engine, price),
+    }
+
+
+def _of_its_source(engine: LiveEngine, price: Price | None) -> Document:
+    return _of_a_journal(engine, price) if engine.scrape_seconds is None else _of_a_page(engine)
+
+
+def _of_a_page(engine: LiveEngine) -> Document:
+    """Say what a metrics page cannot tell, instead of a 0 for it."""
+    return {
+        "source": {
+            "kind": "metrics page",
+            "page": engine.fingerprint.get("page"),
+            "seconds_between_looks": engine.scrape_seconds,
+        },
+        "not_available": NOT_ON_A_PAGE,
+    }
+
+
+def _of_a_journal(engine: LiveEngine, price: Price | None) -> Document:
+    live = engine.live
+    return {
+        "source": {"kind": "journal"},
         "waits": _waits(live),
         "oldest_wait_seconds": (
             None

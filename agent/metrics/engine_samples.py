@@ -15,6 +15,7 @@ from agent.metrics import table as metrics
 from agent.metrics.capacity import capacity_samples
 from agent.metrics.metric import Metric, MetricKind
 from agent.metrics.sample import From, Sample
+from agent.metrics.scraped_samples import scraped_samples
 from agent.metrics.sharing_samples import (
     SHARING_COUNTERS,
     SHARING_GAUGES,
@@ -26,6 +27,7 @@ from agent.reads.models import RunState
 from agent.rollups.rebucket import NS_PER_SECOND, rebucket
 from kvpulse.events import FinishReason, Kind, RejectReason, WaitCause, WaitClass
 
+MISSED_LOOKS: Final = 3  # at a metrics page
 STALE_AFTER_SECONDS: Final = 10.0  # an engine that lives states something each second
 
 
@@ -105,17 +107,27 @@ def source_age_seconds(engine: LiveEngine, now_ns: int) -> float:
 def is_fresh(engine: LiveEngine, now_ns: int) -> bool:
     """Whether the engine writes and the agent reads, so that its gauges describe the present."""
     live = engine.state is RunState.LIVE
-    return live and source_age_seconds(engine, now_ns) <= STALE_AFTER_SECONDS
+    return live and source_age_seconds(engine, now_ns) <= stale_after_seconds(engine)
+
+
+def stale_after_seconds(engine: LiveEngine) -> float:
+    """Return after how long without a commit an engine's gauges describe the past."""
+    return max(STALE_AFTER_SECONDS, MISSED_LOOKS * (engine.scrape_seconds or 0.0))
 
 
 def samples_of(engine: LiveEngine, now_ns: int, price: Price | None = None) -> Iterator[Sample]:
     """Give every sample that can be given about one engine at `now_ns` (wall clock)."""
     fresh = is_fresh(engine, now_ns)
     yield from _source(engine, now_ns, fresh=fresh)
-    ledger = chain(_ledger(engine.live), sharing_samples(engine), capacity_samples(engine, price))
-    for sample in ledger:
+    for sample in _told(engine, price):
         if fresh or sample.metric.kind is not MetricKind.GAUGE:
             yield sample
+
+
+def _told(engine: LiveEngine, price: Price | None) -> Iterator[Sample]:
+    if engine.scrape_seconds is not None:
+        return scraped_samples(engine.live)
+    return chain(_ledger(engine.live), sharing_samples(engine), capacity_samples(engine, price))
 
 
 def _source(engine: LiveEngine, now_ns: int, *, fresh: bool) -> Iterator[Sample]:
@@ -124,7 +136,7 @@ def _source(engine: LiveEngine, now_ns: int, *, fresh: bool) -> Iterator[Sample]
     yield Sample(metrics.RUN_START, (), engine.started_at_ns / NS_PER_SECOND)
     info = tuple(_text(engine.fingerprint.get(key)) for key in INFO_KEYS)
     yield Sample(metrics.ENGINE_INFO, info, 1.0)
-    if fresh:
+    if fresh and engine.scrape_seconds is None:
         yield Sample(metrics.JOURNAL_BEHIND, (), float(engine.behind_records))
         if engine.lag_seconds is not None:
             yield Sample(metrics.JOURNAL_LAG, (), engine.lag_seconds)

@@ -22,7 +22,7 @@ class PageAddress:
     scheme: str
     host: str
     port: int | None
-    path: str
+    path: str = field(repr=False)  # its query may hold a token
     authorization: str = field(default="", repr=False)
 
     @property

@@ -68,6 +68,12 @@ def _increases(
     return found
 
 
+def per_bucket(buckets: Buckets) -> Buckets:
+    """Return a page's cumulative counts as counts of each bucket."""
+    counts = (buckets.counts[0], *(b - a for a, b in pairwise(buckets.counts)))
+    return Buckets(buckets.bounds, counts, buckets.sum_seconds)
+
+
 def _bucket_increase(before: Buckets, after: Buckets) -> Buckets | None:
     if before.bounds != after.bounds:
         return None

@@ -17,7 +17,7 @@ from agent.scraped.reading import Reading, Stated
 Floats = npt.NDArray[np.float64]
 COUNTED = (
     *("preempted", "admitted", "finished", "rejected", "prefill_tokens", "decode_tokens"),
-    *("steps", "recomputed_tokens"),
+    *("steps", "recomputed_tokens", "prefix_hit_tokens"),
 )
 
 
@@ -72,7 +72,7 @@ def window_of(readings: Sequence[Reading]) -> ScrapedWindow:
         stated=kept[-1].stated,
         total_blocks=usable,
         latencies=_latencies(steps),
-        since_start=_since_start(kept[0]),
+        since_start=since_start(kept[0]),
     )
 
 
@@ -98,7 +98,8 @@ def summary_of(histogram: Histogram) -> LatencySummary | None:
     return LatencySummary(histogram.count, histogram.sum_ns / 1e9, *seconds)
 
 
-def _since_start(first: Reading) -> dict[str, float]:
+def since_start(first: Reading) -> dict[str, float]:
+    """Return means from the engine's start to a reading."""
     found = {}
     tokens = first.histograms.get("inter_token")
     if tokens is not None and tokens.counts[-1] > 0:

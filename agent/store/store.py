@@ -24,6 +24,7 @@ from agent.errors import StoreConflict, StoreUnwritable
 from agent.ledger.delta import LedgerDelta, RunShape
 from agent.reads.models import RunState
 from agent.rollups.repeats import TierEnd, plan_repeats
+from agent.scraped.rows import Interval
 from agent.store.connection import (
     StoreAddress,
     open_for_writing,
@@ -34,6 +35,7 @@ from agent.store.copy import row_writer
 from agent.store.delta import DeltaRows
 from agent.store.holder import LeaseWatch, this_agent
 from agent.store.leases import Leases
+from agent.store.open_intervals import read_open_intervals
 from agent.store.partitions import OnePiece, Partitions, partitions_of
 from agent.store.resume import StoredRun, load_run
 from agent.store.revision import upgrade
@@ -97,6 +99,11 @@ class Store:
         """Keep the leases of streams that may have nothing to store for a while."""
         with self._transaction() as connection:
             self.leases.renew(connection, streams)
+
+    def open_intervals(self, run_key: int, at_ns: int) -> dict[int, Interval]:
+        """Return the stored interval of each tier around a moment, to go on with."""
+        with self._transaction() as connection:
+            return read_open_intervals(connection, run_key, at_ns)
 
     def close(self) -> None:
         """Close the connections."""

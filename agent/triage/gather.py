@@ -1,7 +1,7 @@
 """Read the facts of one engine and one window out of the store; decides nothing."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -17,6 +17,7 @@ from agent.reads.models import (
 )
 from agent.reads.reads import Reads
 from agent.rollups.scalars import LATENCIES
+from agent.scraped.fingerprint import is_scraped, scrape_seconds
 from agent.targets.measure import measure
 from agent.targets.target import Target
 from agent.triage.facts import (
@@ -31,6 +32,7 @@ from agent.triage.facts import (
     TelemetryFacts,
     TrafficFacts,
 )
+from agent.triage.gather_scraped import gather_scraped
 from agent.triage.lasting import gather_lasting, waits_by_cause
 from agent.triage.past import GatheredPast, Stretch, gather_past, tenant_shares
 from agent.triage.step_cost import StepWork, expected_seconds, step_work
@@ -90,6 +92,11 @@ def gather(reads: Reads, question: Question) -> Facts:
     past = question.past or gather_past(
         reads, run, before_ns=start_ns, seconds=question.past_seconds, apart=question.apart
     )
+    if is_scraped(run.fingerprint):
+        facts = gather_scraped(reads, run, window, past, telemetry)
+        if facts is not None:
+            targets = measure(reads, run.engine, question.targets, window.end_ns)
+            return replace(facts, targets=targets)
     if past.facts is None:
         missing["past"] = past.why_missing
     if rows is None:
@@ -307,4 +314,6 @@ def _telemetry(
         lost_events=sum(sum(gap.lost.values()) for gap in gaps),
         gaps=gaps,
         commit_age_seconds=age,
+        interval_seconds=scrape_seconds(run.fingerprint),
+        is_asked=is_scraped(run.fingerprint),
     )

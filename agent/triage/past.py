@@ -11,7 +11,9 @@ import numpy as np
 
 from agent.reads.models import LabelledSeries, RunRow, Series
 from agent.reads.reads import Reads
+from agent.scraped.fingerprint import is_scraped
 from agent.triage.facts import Past, TenantShare
+from agent.triage.scraped_past import PastMinute, past_of, read_minutes
 from agent.triage.step_cost import StepWork, step_work
 from agent.triage.thresholds import Thresholds
 
@@ -45,12 +47,15 @@ class GatheredPast:
     work: StepWork
     shares: dict[str, float] = field(default_factory=dict)
     why_missing: str = ""
+    minutes: tuple[PastMinute, ...] = ()  # of an engine that is known by its metrics page
 
 
 def gather_past(
     reads: Reads, run: RunRow, *, before_ns: int, seconds: float, apart: tuple[Stretch, ...] = ()
 ) -> GatheredPast:
     """Return what is known of the time before the window."""
+    if is_scraped(run.fingerprint):
+        return _scraped_past(reads, run, before_ns, seconds, apart)
     # Whole rows only: the interval that holds the window's start belongs to the window.
     end_ns = before_ns // (10 * NS) * (10 * NS)
     start_ns = max(run.started_at_ns, end_ns - int(seconds * NS))
@@ -70,6 +75,19 @@ def gather_past(
     )
     blocks = reads.labelled(run.run_key, "tenant_block_ns", start_ns, end_ns, MOST_POINTS)
     return GatheredPast(facts, work, _usual_shares(blocks, apart))
+
+
+def _scraped_past(
+    reads: Reads, run: RunRow, before_ns: int, seconds: float, apart: tuple[Stretch, ...]
+) -> GatheredPast:
+    start_ns = max(run.started_at_ns, before_ns - int(seconds * NS))
+    minutes = read_minutes(reads, run, start_ns, before_ns, apart)
+    facts = past_of(minutes, start_ns, before_ns)
+    nothing = StepWork(np.zeros(0), np.zeros((0, 4)))
+    if facts is None:
+        why = f"{60 * len(minutes)} s of history, {LEAST_SECONDS:.0f} s are needed"
+        return GatheredPast(None, nothing, why_missing=why)
+    return GatheredPast(facts, nothing, minutes=tuple(minutes))
 
 
 def tenant_shares(

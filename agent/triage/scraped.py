@@ -183,7 +183,7 @@ def _steps(window: ScrapedWindow, slow_ratio: float | None) -> StepFacts:
 def _still_seconds(window: ScrapedWindow) -> float:
     """Return for how long nothing was computed though sequences were live, up to the end."""
     live = window.running + window.waiting
-    known = ~np.isnan(window.counted["decode_tokens"]) | ~np.isnan(window.counted["steps"])
+    known = _known(window)
     still_from = len(live) - 1
     moved = _moved(window)
     while still_from > 0 and live[still_from] > 0 and known[still_from] and not moved[still_from]:
@@ -191,9 +191,15 @@ def _still_seconds(window: ScrapedWindow) -> float:
     return float(window.t_ns[-1] - window.t_ns[still_from]) / 1e9
 
 
+def _known(window: ScrapedWindow) -> np.ndarray:
+    """Return for each look whether it is known what moved since the one before."""
+    return ~np.isnan(window.counted["decode_tokens"]) | ~np.isnan(window.counted["steps"])
+
+
 def _mean_prompt(window: ScrapedWindow) -> float | None:
     admitted = _sum(window, "admitted")
-    return _sum(window, "prefill_tokens") / admitted if admitted else None
+    tokens = _sum(window, "prefill_tokens") + _sum(window, "prefix_hit_tokens")
+    return tokens / admitted if admitted else None
 
 
 def _for_capacity(window: ScrapedWindow) -> Floats:
@@ -204,7 +210,7 @@ def _waits(
     window: ScrapedWindow, cap: _Cap | None, thresholds: Thresholds, *, has_past: bool
 ) -> dict[str, float]:
     """Return waiting by cause, in sequence-seconds: each reading stands for the time up to it."""
-    lengths = np.diff(window.t_ns) / 1e9
+    lengths = np.where(_known(window), np.diff(window.t_ns, prepend=window.t_ns[0]), 0)[1:] / 1e9
     sums = {
         _cause(window, cap, thresholds, has_past=has_past): _for_capacity(window)[1:],
         "deferred": np.nan_to_num(window.deferred)[1:],

@@ -8,9 +8,11 @@ from enum import StrEnum
 
 from agent.head_of_line import HeadOfLine
 from agent.reads.models import EngineRow, RunState
+from agent.scraped.fingerprint import scrape_seconds
 from dashboard.formats import count, date_and_clock, long_seconds, ratio, seconds, words
 
 STALE_AFTER_SECONDS = 10.0
+MISSED_LOOKS = 3  # at a metrics page
 
 
 class Tone(StrEnum):
@@ -64,7 +66,8 @@ class Status:
 
 def is_stale(engine: EngineRow, age_seconds: float | None) -> bool:
     """Return whether a run that should be live has not been heard of for a while."""
-    quiet = age_seconds is None or age_seconds > STALE_AFTER_SECONDS
+    most = max(STALE_AFTER_SECONDS, MISSED_LOOKS * scrape_seconds(engine.fingerprint))
+    quiet = age_seconds is None or age_seconds > most
     return engine.state is RunState.LIVE and quiet
 
 

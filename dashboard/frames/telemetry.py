@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from agent.reads.broken_laws import BrokenLaw
 from agent.reads.models import EngineRow, GapRow, KindTotal, RunState, TelemetryHealth
+from agent.scraped.fingerprint import is_scraped
 from dashboard.formats import count, date_and_clock, nanoseconds, num_bytes, ratio, seconds, words
 from dashboard.frames.status import Status, Tone
 from dashboard.frames.strip import Tile
@@ -12,6 +13,11 @@ from kvpulse.events import UNKNOWN_OWNER
 
 def headline(engine: EngineRow, health: TelemetryHealth, *, stale: bool) -> Status:
     """Return one sentence: whether what was stated has arrived, and adds up."""
+    if is_scraped(engine.fingerprint):
+        told = "its looks are stored; it states no events, and nothing that could be audited"
+        if stale:
+            return Status("The metrics page has not answered lately", (told,), Tone.UNKNOWN)
+        return Status("Known by its metrics page", (told,), Tone.GOOD)
     details = (
         f"{count(health.stored)} events stored",
         f"{count(health.lost)} lost",

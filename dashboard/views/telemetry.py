@@ -5,6 +5,7 @@ from functools import partial
 import streamlit as st
 
 from agent.reads.models import EngineRow
+from agent.scraped.fingerprint import is_scraped
 from dashboard.charts.event_rates import event_rate_chart
 from dashboard.charts.gpus import gpu_chart
 from dashboard.formats import count, unmarked
@@ -27,6 +28,7 @@ from dashboard.pieces import (
     status_banner,
     tiles,
 )
+from dashboard.views.scraped import not_available
 
 
 def draw(page: Page) -> None:
@@ -87,7 +89,9 @@ def draw_tables(page: Page, engine: EngineRow) -> None:
             small("None: nothing of this run is known to be missing.")
         leaks = page.data.open_leaks(engine)
         st.markdown("**Leaked blocks**")
-        if leaks:
+        if is_scraped(engine.fingerprint):
+            small(not_available(engine, "whose blocks are"))
+        elif leaks:
             small(leak_words(leaks))
         else:
             small(f"None of {count(engine.total_blocks)} blocks outlived its owner.")
@@ -97,7 +101,9 @@ def draw_laws(page: Page, engine: EngineRow) -> None:
     """Draw the laws of the ledger that did not hold, with what they are about."""
     st.markdown("**Broken laws**")
     laws = page.data.broken_laws(engine)
-    if laws:
+    if is_scraped(engine.fingerprint):
+        small(not_available(engine, "enough to check the ledger's laws"))
+    elif laws:
         st.dataframe(laws_table(laws), hide_index=True, placeholder="—", key="laws")
     else:
         small("None: every law of the ledger held whenever it was checked.")

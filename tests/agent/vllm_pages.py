@@ -19,6 +19,8 @@ DECODED = "vllm:generation_tokens_total"
 PREEMPTED = "vllm:num_preemptions_total"
 FIRST_TOKENS = "vllm:time_to_first_token_seconds_count"
 STARTED = "process_start_time_seconds"
+PROMPTS = "vllm:prompt_tokens_total"
+PROMPTS_BY_SOURCE = "vllm:prompt_tokens_by_source_total"
 
 
 def page(

@@ -28,7 +28,10 @@ def stale(facts: Facts, thresholds: Thresholds) -> Finding | None:
     most = max(thresholds.stale_seconds, MISSED_LOOKS * facts.telemetry.interval_seconds)
     if age is None or age < most:
         return None
-    text = f"nothing new has come for {age:.0f} s"
+    what = "nothing has been stored"
+    if facts.telemetry.is_asked:
+        what = "no look at the metrics page has given anything"
+    text = f"{what} for {age:.0f} s"
     return Finding(
         verdict=Verdict.TELEMETRY_INCOMPLETE,
         action=Action.RESTART,
