@@ -84,7 +84,9 @@ def _judge(
             Scraped(
                 window=window,
                 run=_run(label, window),
-                telemetry=TelemetryFacts(0, 0, commit_age_seconds=_age(window, ends_ns)),
+                telemetry=TelemetryFacts(
+                    0, 0, commit_age_seconds=_age(window, ends_ns), is_asked=True
+                ),
                 limits=limits,
                 no_past=NO_PAST,
             )

@@ -175,6 +175,7 @@ class TelemetryFacts:
         commit_age_seconds: Since something of a live run was stored; None: it has ended, or there
             is no clock.
         interval_seconds: Between two looks at an engine that is asked now and then.
+        is_asked: The engine is known by looks at its metrics page.
         agent_age_seconds: Since an agent that follows the run gave a sign of life; None: there is
             none, or it cannot be told.
     """
@@ -185,6 +186,7 @@ class TelemetryFacts:
     clock_steps: tuple[ClockStep, ...] = ()
     commit_age_seconds: float | None = None
     interval_seconds: float = 0.0
+    is_asked: bool = False
     agent_age_seconds: float | None = None
 
 

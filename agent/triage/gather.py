@@ -317,4 +317,5 @@ def _telemetry(
         clock_steps=tuple(reads.clock_steps(run.run_key, window.start_ns, window.end_ns + 1)),
         commit_age_seconds=age,
         interval_seconds=scrape_seconds(run.fingerprint),
+        is_asked=is_scraped(run.fingerprint),
     )

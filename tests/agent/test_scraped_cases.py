@@ -242,7 +242,7 @@ def test_t7_blind(scraping):
 
     found = verdict(scraping)
     assert named(found) == {"telemetry_incomplete"}
-    assert "nothing new has come for" in found.headline.summary
+    assert "no look at the metrics page has given anything for" in found.headline.summary
 
 
 def test_a_look_that_is_only_due_is_not_taken_for_silence(scraping):
