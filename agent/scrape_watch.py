@@ -174,6 +174,7 @@ class ScrapeWatch:
         if writer is None or writer.run_key is None:
             return
         shape = RunShape(run.total_blocks or 0, 0, reading.stated.block_size or 1)
+        committed_at_ns = self._clocks.wall_ns()
         self._view.publish(
             LiveEngine(
                 engine=run.engine,
@@ -183,14 +184,14 @@ class ScrapeWatch:
                 state=RunState.LIVE,
                 fingerprint=run.fingerprint,
                 live=live_of(reading, Shown(shape, config=run.fingerprint)),
-                last_commit_at_ns=self._clocks.wall_ns(),
+                last_commit_at_ns=committed_at_ns,
                 last_event_at_ns=reading.t_ns,
                 lag_seconds=None,
                 behind_records=0,
                 scrape_seconds=self._pause,
-            ),
-            commit_seconds=commit_seconds,
+            )
         )
+        self._view.note_commit(committed_at_ns, seconds=commit_seconds)
 
     def _renew(self) -> None:
         now = self._clocks.seconds()

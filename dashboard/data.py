@@ -1,7 +1,6 @@
 """What pages ask for: frames made from the store's answers. Views do no arithmetic and no SQL."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from agent.head_of_line import HeadOfLine
@@ -24,6 +23,7 @@ from agent.reads.models import (
 from agent.reads.reads import Reads
 from agent.scraped.fingerprint import page_of
 from dashboard.config import DashboardConfig
+from dashboard.engine_state import EngineState, Provenance
 from dashboard.formats import NANOSECONDS
 from dashboard.frames.marks import Marks, marks_of
 from dashboard.frames.requests import oldest_wait_seconds
@@ -41,7 +41,7 @@ from dashboard.frames.series import (
     window_of,
 )
 from dashboard.frames.sharing import MOVES, SHARING_METRICS, TOKENS, Sharing, sharing_of
-from dashboard.frames.status import Facts, Status, is_stale, status_of
+from dashboard.frames.status import Facts, is_stale, status_of
 from dashboard.frames.strip import STRIP_METRICS, StripFacts, Tile, strip_of
 from dashboard.frames.tenants import largest
 from dashboard.frames.timeline import Timeline, timeline_of
@@ -59,32 +59,6 @@ LATENCY_POINTS = 120  # a quantile needs more than one second of samples
 WAIT_METRICS = tuple(f"wait_{name}_ns" for name in WAIT_CLASSES)
 POOL_METRICS = ("active_blocks", "cached_blocks", "free_blocks", "total_blocks")
 RECENT_METRICS = ("arrived", "rejected", "preempted", *WAIT_METRICS)
-
-
-@dataclass(frozen=True, slots=True)
-class EngineState:
-    """One engine, its status in words, and how old what we know of it is."""
-
-    engine: EngineRow
-    status: Status
-    age_seconds: float | None
-    stale: bool
-    rejected_ratio: float | None
-    ttft_p95_seconds: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class Provenance:
-    """What share of the stated events a view was drawn from."""
-
-    stored: int
-    lost: int
-    share_ratio: float | None
-    window_share_ratio: float | None
-    num_gaps: int
-    last_event_at_ns: int | None
-    age_seconds: float | None
-    page: str = ""  # of an engine that is known by its metrics page alone
 
 
 class Data:

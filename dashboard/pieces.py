@@ -7,7 +7,7 @@ import streamlit as st
 
 from agent.reads.models import EngineRow, RunState
 from dashboard.components.figure import draw_figure
-from dashboard.data import EngineState, Provenance
+from dashboard.engine_state import EngineState, Provenance
 from dashboard.formats import clock, count, date_and_clock, plain, ratio, seconds
 from dashboard.frames.block_grid import Swatch
 from dashboard.frames.status import Status

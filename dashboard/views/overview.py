@@ -9,7 +9,7 @@ from agent.reads.models import EngineRow
 from dashboard.charts.latencies import latency_chart
 from dashboard.charts.pool import pool_chart
 from dashboard.charts.rates import rejections_chart, waits_chart
-from dashboard.data import EngineState
+from dashboard.engine_state import EngineState
 from dashboard.formats import count, ratio, seconds, unmarked
 from dashboard.frames.incidents import IncidentView, incident_view
 from dashboard.frames.marks import Marks

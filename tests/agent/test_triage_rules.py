@@ -3,16 +3,14 @@
 import pytest
 
 from agent.head_of_line import HeadOfLine
-from agent.reads.models import GapRow, Leak, RunState
+from agent.reads.models import Leak
 from agent.triage.facts import (
     BookFacts,
     BrokenLaw,
     PoolFacts,
     QueueFacts,
     Resize,
-    RunFacts,
     StepFacts,
-    TelemetryFacts,
     TenantShare,
     TrafficFacts,
 )
@@ -308,60 +306,6 @@ def test_more_traffic_that_nobody_waits_for_is_well():
     traffic = TrafficFacts(300, 300, 300, 0, mean_prompt_tokens=500.0)
 
     assert judge(facts(traffic=traffic)).verdict is Verdict.HEALTHY
-
-
-def test_a_dead_engine_is_down_whatever_it_left_behind():
-    run = RunFacts("engine-a", "run-1", 1, RunState.DEAD, END - 3_600 * NS, END)
-
-    found = judge(facts(run=run, books=BookFacts(300.0, leaks=LEAKS)))
-
-    assert found.verdict is Verdict.ENGINE_DOWN
-
-
-def test_t7_what_is_old_is_not_drawn_as_the_present():
-    telemetry = TelemetryFacts(10_000, 0, commit_age_seconds=90.0)
-
-    found = judge(facts(pool=FULL, waits=SHORT_OF_BLOCKS, telemetry=telemetry))
-
-    assert found.verdict is Verdict.TELEMETRY_INCOMPLETE
-    assert found.contributing == ()
-
-
-def test_lost_events_are_told_with_their_number():
-    gap = GapRow(5, 9, END - 20 * NS, END - 18 * NS, "not_written", {"step": 30, "free": 10})
-    telemetry = TelemetryFacts(9_960, 40, gaps=(gap,), commit_age_seconds=0.2)
-
-    found = judge(facts(telemetry=telemetry))
-
-    assert found.verdict is Verdict.TELEMETRY_INCOMPLETE
-    assert "40 events lost" in found.headline.summary
-
-
-@pytest.mark.parametrize(
-    ("lost", "verdict"),
-    [(50, Verdict.POOL_EXHAUSTED), (2_000, Verdict.TELEMETRY_INCOMPLETE)],
-)
-def test_what_was_measured_leads_only_where_nearly_all_of_it_is_known(lost, verdict):
-    gap = GapRow(5, 9, END - 20 * NS, END - 18 * NS, "not_written", {"step": lost})
-    telemetry = TelemetryFacts(10_000 - lost, lost, gaps=(gap,), commit_age_seconds=0.2)
-
-    found = judge(facts(pool=FULL, waits=SHORT_OF_BLOCKS, telemetry=telemetry))
-
-    assert found.verdict is verdict
-
-
-def test_users_who_wait_for_no_known_reason_make_it_unknown():
-    found = judge(facts(latencies={"ttft": latency(30.0)}))
-
-    assert found.verdict is Verdict.UNKNOWN
-    assert "30.00 s at the 95th percentile" in found.headline.summary
-
-
-def test_an_engine_of_which_nothing_is_stored_is_unknown():
-    found = judge(facts(pool=None, steps=None, missing={"rollups": "nothing is stored"}))
-
-    assert found.verdict is Verdict.UNKNOWN
-    assert found.headline.summary == "nothing is stored"
 
 
 def test_of_two_causes_the_dearer_one_leads():
