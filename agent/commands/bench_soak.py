@@ -36,7 +36,7 @@ PROGRESS_SECONDS: Final = 10.0
 # The engine goes on for a while after the agent was looked at, and looks at its own clock rarely.
 SPARE_SECONDS: Final = 3.0
 START_SECONDS: Final = 300.0  # an hour's requests are made first
-END_SECONDS: Final = 60.0
+END_SECONDS: Final = 300.0  # an engine that got too little CPU is behind its time
 
 
 @dataclass(frozen=True, slots=True)
