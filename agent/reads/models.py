@@ -197,6 +197,14 @@ class RequestRow:
     host_blocks: int | None = None  # in host memory now
 
 
+class WaitingSequence(NamedTuple):
+    """Who waits now, and for how much."""
+
+    owner: int
+    needed_blocks: int | None  # stated when it could not get them
+    prompt_tokens: int | None
+
+
 @dataclass(frozen=True, slots=True)
 class TenantRow:
     """What a tenant's sequences alive in a window came to, over their whole lives."""

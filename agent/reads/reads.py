@@ -6,22 +6,15 @@ A store that fails later (deleted, locked, damaged, the server gone) raises `Sto
 """
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from json import JSONDecodeError
-
-from sqlalchemy import Connection, Engine
-from sqlalchemy.exc import SQLAlchemyError
 
 from agent.baselines.side import Side
 from agent.block_map import BlockMap
-from agent.errors import StoreUnreadable
 from agent.head_of_line import HeadOfLine
 from agent.pool_usage import LeakReport, PoolUsage
 from agent.reads import baselines as reads_baselines
 from agent.reads import block_map as reads_block_map
 from agent.reads import events as reads_events
 from agent.reads import health as reads_health
-from agent.reads import incidents as reads_incidents
 from agent.reads import pages as reads_pages
 from agent.reads import requests as reads_requests
 from agent.reads import runs as reads_runs
@@ -31,7 +24,7 @@ from agent.reads import windows as reads_windows
 from agent.reads.baselines import BaselineRow, StoredBaseline
 from agent.reads.broken_laws import BrokenLaw, read_broken_laws
 from agent.reads.gpus import GpuHistory, read_gpus
-from agent.reads.incidents import IncidentFilter, IncidentRow, StoredIncident
+from agent.reads.incident_reads import IncidentReads
 from agent.reads.models import (
     ClockStep,
     EngineRow,
@@ -50,36 +43,17 @@ from agent.reads.models import (
     Series,
     TelemetryHealth,
     TenantRow,
+    WaitingSequence,
 )
 from agent.reads.pages import PAGE_ROWS, Page
 from agent.reads.tiers import Window
 from agent.rollups.histogram import Histogram
-from agent.store.connection import first_line, open_for_reading, parse_address
+from agent.store.connection import open_for_reading, parse_address
 from agent.store.revision import check_revision
 
 
-class Reads:
+class Reads(IncidentReads):
     """Answers questions about one store; see `open_reads`."""
-
-    def __init__(self, engine: Engine, label: str) -> None:
-        self._engine = engine
-        self._label = label
-
-    @property
-    def label(self) -> str:
-        """Where the store is, for people: without a password."""
-        return self._label
-
-    @contextmanager
-    def _connection(self) -> Iterator[Connection]:
-        """Lend a connection; what the database complains of becomes a `StoreUnreadable`."""
-        try:
-            with self._engine.connect() as connection:
-                yield connection
-        except SQLAlchemyError as error:
-            raise StoreUnreadable(self._label, first_line(error)) from error
-        except (JSONDecodeError, RecursionError) as error:
-            raise StoreUnreadable(self._label, f"a stored text is damaged: {error}") from error
 
     def engines(self) -> list[EngineRow]:
         """Return the newest run of every engine, sorted by engine name."""
@@ -176,6 +150,11 @@ class Reads:
                 tenant=tenant,
                 order=RequestOrder(order),
             )
+
+    def waiting(self, run_key: int) -> list[WaitingSequence]:
+        """Return what those need who wait for blocks or for anything else, a bounded number."""
+        with self._connection() as connection:
+            return reads_requests.read_waiting(connection, run_key)
 
     def request(self, run_key: int, owner: int) -> RequestRow | None:
         """Return one sequence by its number."""
@@ -296,26 +275,6 @@ class Reads:
         with self._connection() as connection:
             return reads_windows.read_newest(connection, engine, seconds, back_seconds)
 
-    def incidents(self, wanted: IncidentFilter | None = None) -> list[IncidentRow]:
-        """Return incidents without their evidence: the open ones first, then the newest first."""
-        with self._connection() as connection:
-            return reads_incidents.read_incidents(connection, wanted or IncidentFilter())
-
-    def open_incidents(self, run_key: int | None = None) -> list[StoredIncident]:
-        """Return the open incidents of a run, or of all runs, with their evidence."""
-        with self._connection() as connection:
-            return reads_incidents.read_open_incidents(connection, run_key)
-
-    def incident(self, key: int) -> StoredIncident:
-        """Return one incident with its evidence; `IncidentNotFound` if there is none."""
-        with self._connection() as connection:
-            return reads_incidents.read_incident(connection, key)
-
-    def incident_counts(self) -> dict[tuple[str, str], int]:
-        """Return how many incidents are stored by engine and the verdict that opened them."""
-        with self._connection() as connection:
-            return reads_incidents.read_incident_counts(connection)
-
     def window_until(self, engine: str | None, seconds: float, end_ns: int) -> Side:
         """Return an engine's window that ends at a moment of the past.
 
@@ -323,10 +282,6 @@ class Reads:
         """
         with self._connection() as connection:
             return reads_windows.read_until(connection, engine, seconds, end_ns)
-
-    def close(self) -> None:
-        """Close every connection."""
-        self._engine.dispose()
 
 
 def open_reads(url: str) -> Reads:

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, RowMapping, text
 
-from agent.reads.models import RequestOrder, RequestRow, RequestState
+from agent.reads.models import RequestOrder, RequestRow, RequestState, WaitingSequence
 from agent.reads.tiers import Window
 
 ORDERS: Final = {
@@ -18,6 +18,8 @@ ORDERS: Final = {
     RequestOrder.BLOCKS: "COALESCE(peak_blocks,0)",
     RequestOrder.PREEMPTIONS: "COALESCE(preemptions,0)",
 }
+
+MOST_WAITING: Final = 2_000
 
 
 def read_requests(
@@ -52,6 +54,19 @@ def read_requests(
         " LIMIT :limit"
     )
     return [_request_row(row) for row in connection.execute(query, bind).mappings()]
+
+
+def read_waiting(connection: Connection, run_key: int) -> list[WaitingSequence]:
+    """Return the live sequences that wait, preempted ones too, in the order of their numbers.
+
+    They are found by having no end, so that the cost does not grow with a run's age.
+    """
+    query = text(
+        "SELECT owner, needed_blocks, prompt_tokens FROM requests WHERE run_key=:key"
+        " AND ended_at_ns IS NULL AND state IN ('waiting', 'preempted') ORDER BY owner LIMIT :most"
+    )
+    rows = connection.execute(query, {"key": run_key, "most": MOST_WAITING})
+    return [WaitingSequence(*row) for row in rows]
 
 
 def read_request(connection: Connection, run_key: int, owner: int) -> RequestRow | None:

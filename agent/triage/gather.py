@@ -1,6 +1,5 @@
 """Read the facts of one engine and one window out of the store; decides nothing."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -9,8 +8,6 @@ import numpy as np
 from agent.head_of_line import needed_blocks
 from agent.kv_groups import StatedGroups
 from agent.reads.models import (
-    RequestRow,
-    RequestState,
     RunRow,
     RunState,
     Series,
@@ -41,7 +38,6 @@ from agent.triage.thresholds import Thresholds
 NS: Final = 1_000_000_000
 ALL_POINTS: Final = 10_000  # so that the tier of one second is read
 MEMORY_SECONDS: Final = 300.0
-MOST_WAITING: Final = 2_000
 COLUMNS: Final = (
     *("active_blocks", "cached_blocks", "free_blocks", "total_blocks", "running", "waiting"),
     *("live_sequences", "steps", "compute_ns", "prefill_tokens", "decode_tokens"),
@@ -188,7 +184,7 @@ def _queue(
     if stuck:
         stuck_by_cause = waits_by_cause(reads, run, Stretch(end_ns - int(stuck * NS), end_ns))
     # Rows of live sequences say what is so now, and nothing of another moment.
-    needs = _needs(reads, run, end_ns) if is_now and _last(rows, "waiting") else []
+    needs = _needs(reads, run) if is_now and _last(rows, "waiting") else []
     most = max(needs, default=(None, None))
     return QueueFacts(
         waiting=_last(rows, "waiting"),
@@ -204,21 +200,12 @@ def _queue(
     )
 
 
-def _needs(reads: Reads, run: RunRow, end_ns: int) -> list[tuple[int, int]]:
+def _needs(reads: Reads, run: RunRow) -> list[tuple[int, int]]:
     """Return what each waiting sequence needs, with its number."""
-    states = (RequestState.WAITING, RequestState.PREEMPTED)
-    waiting: Sequence[RequestRow] = [
-        row
-        for state in states
-        for row in reads.requests(
-            run.run_key, end_ns - NS, end_ns + NS, limit=MOST_WAITING, state=state
-        )
-        if row.ended_at_ns is None
-    ]
     groups = StatedGroups.read(run.fingerprint)
     found = [
         (needed_blocks(row.needed_blocks, row.prompt_tokens, run.block_size, groups), row.owner)
-        for row in waiting
+        for row in reads.waiting(run.run_key)
     ]
     return [(need, owner) for need, owner in found if need is not None]
 

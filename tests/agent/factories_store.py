@@ -145,4 +145,4 @@ def request(owner: int, **changes: object) -> RequestRow:
         time_to_first_block_ns=None,
         spans_gap=False,
     )
-    return replace(plain, **changes)
+    return plain._replace(**changes)

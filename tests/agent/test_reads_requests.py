@@ -101,6 +101,18 @@ def test_requests_are_chosen_by_state_and_tenant_and_sorted(where: str, reads: R
     assert owners(reads, key, order="wait")[0] == 20
 
 
+def test_who_waits_now_comes_with_what_it_needs(where: str, reads: Reads) -> None:
+    waits = (
+        request(3, needed_blocks=9),
+        request(4, state="preempted", prompt_tokens=70),
+        request(5, state="cancelled", ended_ns=9 * NS),
+        request(6, state="running"),
+    )
+    key = fill(where, requests=waits)
+
+    assert reads.waiting(key) == [(3, 9, 100), (4, None, 70)]
+
+
 def test_an_unknown_order_is_refused(where: str, reads: Reads) -> None:
     key = fill(where, requests=REQUESTS)
 
