@@ -227,7 +227,9 @@ class PageUnreadable(AgentError):
     """What came is no metrics page, or not one of an engine that we know."""
 
     def __init__(self, label: str, why: str) -> None:
-        super().__init__(f"cannot use {label}: {why}; give the address of a vLLM /metrics page")
+        super().__init__(
+            f"cannot use {label}: {why}; give the address of a vLLM or SGLang /metrics page"
+        )
         self.label = label
         self.why = why
 

@@ -109,6 +109,8 @@ class ScrapeWatch:
         except Exception as error:
             if self._log_limit.is_due(f"{type(error).__name__}"):
                 LOGGER.error("scraping %s failed", self._target.name, exc_info=error)
+            why = f"unexpected {type(error).__name__}; going on from the last look that is stored"
+            self._view.note_error(self._subject("page"), why, self._clocks.wall_ns())
             self._runs.clear()
 
     def close(self) -> None:
@@ -136,6 +138,7 @@ class ScrapeWatch:
 
     def _look(self) -> None:
         now = self._clocks.seconds()
+        self._next_look = now + self._pause
         try:
             readings = self._reader.read(self._now_ns())
         except (PageUnreachable, PageUnreadable) as error:
@@ -144,7 +147,6 @@ class ScrapeWatch:
             self._next_look = now + self._pause * min(LONGEST_PAUSE, self._failures)
             self._note("page", error)
             return
-        self._next_look = now + self._pause
         for reading in readings:
             self._take(reading, several=len(readings) > 1)
         self._failures, self._why_missed = 0, ""

@@ -121,7 +121,7 @@ class ScrapedRun:
         self._writer = self._store.writer(StreamId(self.engine, choice.run_id))
         self._before, self._last_ns, self._open = None, None, {}
         stated = reading.stated
-        total = usable_blocks(stated.num_blocks, [reading.usage_ratio])
+        total = usable_blocks(stated, [reading.usage_ratio])
         self._shape = RunShape(total or 0, 0, stated.block_size or 1)
         self.started_at_ns = reading.t_ns
         self.fingerprint = fingerprint_of(reading, page=self._page, seconds=self._seconds)

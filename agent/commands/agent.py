@@ -120,7 +120,7 @@ def _parser() -> argparse.ArgumentParser:
         "--scrape",
         metavar="NAME=URL",
         action="append",
-        help="also follow an engine by its metrics page (vLLM); may be given several times",
+        help="also follow an engine by its metrics page (vLLM, SGLang); may be given several times",
     )
     parser.add_argument(
         "--scrape-seconds", metavar="S", help="between two looks at such a page (default 15)"

@@ -102,7 +102,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--url",
         metavar="URL",
-        help="judge a vLLM by its metrics page, without agent and store: 5 looks in 20 s",
+        help="judge a vLLM or SGLang by its metrics page, without agent and store: 5 looks in 20 s",
     )
     parser.add_argument(
         "--max-model-len", metavar="N", help="with --url: tokens that a sequence may have"

@@ -5,10 +5,10 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from agent.errors import PageUnreachable
+from agent.scraped import sglang, vllm
 from agent.scraped.address import PageAddress
 from agent.scraped.exposition import parse_page
 from agent.scraped.reading import Reading
-from agent.scraped.vllm import readings
 
 Fetch = Callable[[PageAddress], bytes]
 MODELS_PATH = "/v1/models"
@@ -30,7 +30,8 @@ class PageReader:
         """
         try:
             samples = parse_page(self._fetch(self.address), self.address.label)
-            found = readings(samples, t_ns=t_ns, label=self.address.label)
+            dialect = sglang if sglang.is_sglang(samples) else vllm
+            found = dialect.readings(samples, t_ns=t_ns, label=self.address.label)
         except PageUnreachable:
             self._lengths = None  # who answers next may be another server
             raise

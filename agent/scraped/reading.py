@@ -19,6 +19,7 @@ class Stated:
 
     Attributes:
         num_blocks: As stated, a null block included where the engine keeps one.
+        has_null_block: Whether it may keep one.
         max_model_len: Tokens that one sequence may have at most.
         started_at_seconds: Unix time of the process's start.
         no_bound: Why blocks cannot be bounded by the running sequences (several KV groups, blocks
@@ -28,6 +29,7 @@ class Stated:
     model: str | None = None
     block_size: int | None = None
     num_blocks: int | None = None
+    has_null_block: bool = True
     max_model_len: int | None = None
     max_num_seqs: int | None = None
     started_at_seconds: float | None = None

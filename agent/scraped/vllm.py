@@ -5,11 +5,12 @@ free; one block of `num_gpu_blocks` is the null block; no metric counts requests
 aborted; time in the queue is told when a request *ends*; gauges move only when a step is made.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 from agent.errors import PageUnreadable
-from agent.scraped.exposition import Sample, Samples
+from agent.scraped.exposition import Samples
+from agent.scraped.numbers import LARGEST, buckets_of, by_label_of, count_of, mean_of, total_of
 from agent.scraped.reading import Buckets, Reading, Stated
 
 RUNNING: Final = "vllm:num_requests_running"
@@ -48,7 +49,6 @@ OLD_INTER_TOKEN: Final = "vllm:time_per_output_token_seconds"  # until 0.11
 PROMPT_LENGTHS: Final = "vllm:request_prompt_tokens"
 TRANSFERS: Final = ("vllm:external_prefix_cache_queries_total", "vllm:nixl_", "vllm:kv_offload_")
 MOST_ENGINES: Final = 64
-LARGEST: Final = float(1 << 52)  # beyond it a page's number is no count
 
 
 def readings(samples: Samples, *, t_ns: int, label: str) -> tuple[Reading, ...]:
@@ -74,7 +74,7 @@ def _of_engine(samples: Samples, engine: str) -> Samples:
 
 
 def _reading(samples: Samples, engine: str, t_ns: int) -> Reading:
-    usage = next((value for name in USAGE if (value := _total(samples, name)) is not None), None)
+    usage = next((value for name in USAGE if (value := total_of(samples, name)) is not None), None)
     deferred = [
         each.value for each in samples.get(BY_REASON, ()) if each.labels.get("reason") != "capacity"
     ]
@@ -82,39 +82,29 @@ def _reading(samples: Samples, engine: str, t_ns: int) -> Reading:
         t_ns=t_ns,
         engine=engine,
         stated=_stated(samples),
-        running=_count(_total(samples, RUNNING)),
-        waiting=_count(_total(samples, WAITING)),
-        deferred=_count(sum(deferred)) if samples.get(BY_REASON) else None,
+        running=count_of(total_of(samples, RUNNING)),
+        waiting=count_of(total_of(samples, WAITING)),
+        deferred=count_of(sum(deferred)) if samples.get(BY_REASON) else None,
         usage_ratio=usage if usage is not None and 0 <= usage <= 1 else None,
         counters=_counters(samples),
         labelled={
             family: by_label
             for family, (name, key) in LABELLED.items()
-            if (by_label := _by_label(samples.get(name, ()), key))
+            if (by_label := by_label_of(samples.get(name, ()), key))
         },
         histograms=_histograms(samples),
-        mean_prompt_tokens=_mean(samples, PROMPT_LENGTHS),
+        mean_prompt_tokens=mean_of(samples, PROMPT_LENGTHS),
     )
 
 
-def _total(samples: Samples, name: str) -> float | None:
-    """Return the sum over a metric's labels; None where it is not on the page."""
-    rows = samples.get(name)
-    return sum(each.value for each in rows) if rows else None
-
-
-def _count(value: float | None) -> int | None:
-    return int(value) if value is not None and 0 <= value < LARGEST else None
-
-
 def _counters(samples: Samples) -> dict[str, float]:
-    found = {column: _total(samples, name) for column, name in COUNTERS.items()}
+    found = {column: total_of(samples, name) for column, name in COUNTERS.items()}
     computed = [
         each.value
         for each in samples.get(PROMPT_BY_SOURCE, ())
         if each.labels.get("source") == "local_compute"
     ]
-    found["prefill_tokens"] = sum(computed) if computed else _total(samples, PROMPT)
+    found["prefill_tokens"] = sum(computed) if computed else total_of(samples, PROMPT)
     return {
         column: value
         for column, value in found.items()
@@ -122,45 +112,11 @@ def _counters(samples: Samples) -> dict[str, float]:
     }
 
 
-def _by_label(rows: Iterable[Sample], key: str) -> dict[str, float]:
-    sums: dict[str, float] = {}
-    for each in rows:
-        name = each.labels.get(key, "")
-        if name and 0 <= each.value < LARGEST:
-            sums[name] = sums.get(name, 0.0) + each.value
-    return sums
-
-
 def _histograms(samples: Samples) -> dict[str, Buckets]:
-    found = {name: _buckets(samples, metric) for name, metric in HISTOGRAMS.items()}
+    found = {name: buckets_of(samples, metric) for name, metric in HISTOGRAMS.items()}
     if found["inter_token"] is None:
-        found["inter_token"] = _buckets(samples, OLD_INTER_TOKEN)
+        found["inter_token"] = buckets_of(samples, OLD_INTER_TOKEN)
     return {name: buckets for name, buckets in found.items() if buckets is not None}
-
-
-def _buckets(samples: Samples, metric: str) -> Buckets | None:
-    """Return a histogram, summed over its labels; None where it is missing or makes no sense."""
-    by_bound: dict[float, float] = {}
-    for each in samples.get(f"{metric}_bucket", ()):
-        try:
-            bound = float(each.labels.get("le", ""))
-        except ValueError:
-            return None
-        by_bound[bound] = by_bound.get(bound, 0.0) + each.value
-    bounds = sorted(by_bound)
-    counts = [by_bound[bound] for bound in bounds]
-    total = _total(samples, f"{metric}_sum")
-    is_whole = bool(bounds) and bounds[-1] == float("inf") and all(b > 0 for b in bounds)
-    if not is_whole or counts != sorted(counts) or total is None:
-        return None
-    if not (0 <= total < LARGEST and counts[0] >= 0 and counts[-1] < LARGEST):
-        return None
-    return Buckets(tuple(bounds[:-1]), tuple(counts), total)
-
-
-def _mean(samples: Samples, metric: str) -> float | None:
-    number, total = _total(samples, f"{metric}_count"), _total(samples, f"{metric}_sum")
-    return total / number if number and total is not None else None
 
 
 def _stated(samples: Samples) -> Stated:
@@ -178,7 +134,7 @@ def _stated(samples: Samples) -> Stated:
         num_blocks=num_blocks,
         max_model_len=max_len,
         max_num_seqs=_whole(config, "max_num_seqs"),
-        started_at_seconds=_total(samples, PROCESS_START),
+        started_at_seconds=total_of(samples, PROCESS_START),
         no_bound=_no_bound(samples, config),
     )
 

@@ -58,7 +58,7 @@ def window_of(readings: Sequence[Reading]) -> ScrapedWindow:
     starts = [at for at, pair in enumerate(pairwise(readings), 1) if is_restart(*pair)]
     kept = list(readings[starts[-1] :] if starts else readings)
     steps = [moves(*pair) for pair in pairwise(kept)]
-    usable = usable_blocks(kept[-1].stated.num_blocks, (each.usage_ratio for each in kept))
+    usable = usable_blocks(kept[-1].stated, (each.usage_ratio for each in kept))
     return ScrapedWindow(
         t_ns=np.array([each.t_ns for each in kept], np.int64),
         running=_floats([each.running for each in kept]),
