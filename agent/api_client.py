@@ -12,6 +12,7 @@ from agent.errors import AgentUnreachable, ConfigError, RefusedByAgent
 
 TIMEOUT_SECONDS: Final = 60.0
 MOST_ANSWER_BYTES: Final = 16 << 20
+MOST_FILE_BYTES: Final = 64 << 20
 AGENT_VARIABLE: Final = "KVPULSE_AGENT"
 SERVER_TROUBLE: Final = 500
 
@@ -33,6 +34,10 @@ class AgentClient:
         asked = urlencode({name: value for name, value in query.items() if value is not None})
         return self._ask("GET", path, suffix=f"?{asked}" if asked else "")
 
+    def download(self, *path: str, **query: object) -> bytes:
+        """Ask for a file; raises as `get` does."""
+        return self._content("GET", path, suffix=f"?{urlencode(query)}", most=MOST_FILE_BYTES)
+
     def post(self, *path: str, body: Mapping[str, object]) -> dict[str, object]:
         """Send an object; raises as `get` does."""
         return self._ask("POST", path, body=json.dumps(body).encode())
@@ -44,6 +49,17 @@ class AgentClient:
     def _ask(
         self, method: str, path: tuple[str, ...], *, suffix: str = "", body: bytes | None = None
     ) -> dict[str, object]:
+        return self._object(self._content(method, path, suffix=suffix, body=body))
+
+    def _content(
+        self,
+        method: str,
+        path: tuple[str, ...],
+        *,
+        suffix: str = "",
+        body: bytes | None = None,
+        most: int = MOST_ANSWER_BYTES,
+    ) -> bytes:
         where = f"{self.url}/{'/'.join(quote(part, safe='') for part in path)}{suffix}"
         headers = {"accept": "application/json"}
         if body is not None:
@@ -55,7 +71,8 @@ class AgentClient:
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         try:
             with opener.open(request, timeout=TIMEOUT_SECONDS) as answer:
-                return self._object(answer.read(MOST_ANSWER_BYTES + 1))
+                content: bytes = answer.read(most + 1)
+                return content
         except urllib.error.HTTPError as error:
             raise self._refusal(error) from error
         except OSError as error:

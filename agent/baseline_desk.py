@@ -19,8 +19,10 @@ from agent.duration import duration_text
 from agent.errors import BaselineBusy, BaselineExists, BaselineRefused
 from agent.reads.baselines import BaselineRow, StoredBaseline
 from agent.reads.reads import Reads, open_reads
+from agent.reads.recordings import Stretch, record_window
 from agent.store.baselines import BaselineWriter
 from agent.store.connection import parse_address
+from kvpulse.window_recording import WindowRecording
 
 WEEK_SECONDS: Final = 7 * 86_400
 DEFAULT_SECONDS: Final = 4 * 3600.0
@@ -110,6 +112,15 @@ class BaselineDesk:
                 )
                 first = replace(before, label="the same hours last week")
             return compare(first, second)
+
+    def recording(self, engine: str, start_ns: int, end_ns: int) -> WindowRecording:
+        """Return a window of one run, an hour at most, as a recording to replay.
+
+        Raises:
+            BaselineError, StoreError: It cannot be had; the text says why.
+        """
+        with self._one_at_a_time():
+            return record_window(self._store, Stretch(engine, start_ns, end_ns))
 
     def close(self) -> None:
         """Close every connection."""

@@ -13,7 +13,8 @@ AgentError
 │   ├── BaselineRefused   a name, a window or an engine cannot be used
 │   ├── BaselineNotFound  nothing is saved under the name
 │   ├── BaselineExists    the name is taken
-│   └── BaselineBusy      another comparison is being worked out
+│   ├── BaselineBusy      another comparison is being worked out
+│   └── RecordingGone     a window's events are not all kept any more
 ├── IncidentError         an incident cannot be had as asked
 │   ├── IncidentNotFound  there is none of that number
 │   ├── IncidentRefused   a number, a name or a note cannot be used
@@ -131,6 +132,10 @@ class BaselineExists(BaselineError):
             f" `kvpulse baseline delete {name}`"
         )
         self.name = name
+
+
+class RecordingGone(BaselineError):
+    """A window cannot be replayed: its events are not kept, or are not those of one run."""
 
 
 class BaselineBusy(BaselineError):

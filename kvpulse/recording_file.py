@@ -1,5 +1,6 @@
 """A window's recording as one file: a zip of numpy arrays and a line of JSON, never any code."""
 
+import io
 import json
 import os
 import zipfile
@@ -24,6 +25,18 @@ def write_recording(recording: WindowRecording, path: Path) -> None:
     Raises:
         OSError: The file is there already, or cannot be written.
     """
+    write_private(recording_bytes(recording), path)
+
+
+def write_private(content: bytes, path: Path) -> None:
+    """Write the bytes of a recording as `write_recording` does."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(content)
+
+
+def recording_bytes(recording: WindowRecording) -> bytes:
+    """Return a recording as what its file holds."""
     head = {
         "version": VERSION,
         "window_ns": recording.window_ns,
@@ -36,9 +49,9 @@ def write_recording(recording: WindowRecording, path: Path) -> None:
     }
     arrays |= {f"request_{name}": values for name, values in recording.requests.items()}
     arrays |= {f"step_{name}": values for name, values in recording.steps.items()}
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        np.savez_compressed(file, allow_pickle=False, **arrays)
+    packed = io.BytesIO()
+    np.savez_compressed(packed, allow_pickle=False, **arrays)
+    return packed.getvalue()
 
 
 def read_recording(path: Path) -> WindowRecording:

@@ -4,6 +4,7 @@ Distilled from a stream's records by whoever reads them, in the order in which t
 It holds numbers and keyed hashes of content, as the journal does: no text and no token.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -19,8 +20,8 @@ Stated = str | int | float | bool | None
 
 UNKNOWN: Final = -1
 MOST_REQUESTS: Final = 20_000  # a window ends before more have arrived
-MOST_HASHES: Final = 8_000_000
-MOST_STEPS: Final = 2_000_000
+MOST_HASHES: Final = 2_000_000
+MOST_STEPS: Final = 500_000
 REQUEST_FIELDS: Final = (
     "arrived_ns",
     "prompt_tokens",
@@ -105,7 +106,7 @@ class WindowRecorder:
             else:
                 self._finish(at_ns, owner, int(record["aux"]), words)
 
-    def recording(self, fingerprint: dict[str, Stated]) -> WindowRecording:
+    def recording(self, fingerprint: Mapping[str, Stated]) -> WindowRecording:
         """Return what was kept."""
         rows = list(self._rows.values())
         requests = {

@@ -63,13 +63,15 @@ def compare(first: Side, second: Side, *, seed: int = SEED) -> Comparison:
     if traffic:
         names = ", ".join(difference.label for difference in traffic)
         reasons = (f"traffic differs: {names}", *reasons)
-    is_sound = not traffic and _is_sound(first) and _is_sound(second)
-    answer = measured if is_sound else Answer.UNKNOWN
+    is_sound = _is_sound(first) and _is_sound(second)
+    if_explained = measured if is_sound else Answer.UNKNOWN
+    answer = Answer.UNKNOWN if traffic else if_explained
     return Comparison(
         first=first,
         second=second,
         answer=answer,
         measured=measured,
+        if_explained=if_explained,
         why_unknown=reasons if answer is Answer.UNKNOWN else (),
         findings=findings,
         shown=tuple(_shown(metric, *series) for metric in SHOWN),

@@ -62,6 +62,8 @@ class Comparison:
         measured: What the judged metrics say, whatever the traffic was. Whoever has explained a
             difference of traffic (the decomposition) may rely on it instead.
         why_unknown: Reasons; empty unless `answer` is `unknown`.
+        if_explained: The answer once what the traffic did to it is known otherwise: `measured`, if
+            both sides are complete and of one configuration each.
         where: In which waits the mean TTFT changed.
     """
 
@@ -69,6 +71,7 @@ class Comparison:
     second: Side
     answer: Answer
     measured: Answer
+    if_explained: Answer
     why_unknown: tuple[str, ...]
     findings: tuple[Finding, ...]
     shown: tuple[ShownFigure, ...]

@@ -15,6 +15,7 @@ def comparison_document(comparison: Comparison) -> Document:
     return {
         "answer": comparison.answer.value,
         "measured": comparison.measured.value,
+        "if_explained": comparison.if_explained.value,
         "why_unknown": list(comparison.why_unknown),
         "metrics": [_finding(finding) for finding in comparison.findings],
         "shown": [_shown(figure) for figure in comparison.shown],

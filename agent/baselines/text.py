@@ -33,6 +33,8 @@ def comparison_lines(comparison: Document) -> list[str]:
         for figure in comparison["shown"]
     ]
     lines += ["", *where_lines(comparison["where"])]
+    if "why" in comparison:
+        lines += ["", *comparison["why"]["text"]]
     lines += ["", *(_traffic_line(name, first, second) for name in TRAFFIC_LABELS)]
     lines += [
         f"traffic differs: {one['label']} {one['first']:.4g}, then {one['second']:.4g}"

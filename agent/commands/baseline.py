@@ -9,8 +9,10 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from agent.baselines.text import baseline_lines, comparison_lines, list_lines
+from agent.baselines.why import with_why
 from agent.commands.agent_client import AgentClient, add_agent_options, client_of
 from agent.commands.exit_codes import ExitCode
+from agent.commands.explaining import explain_comparison
 from agent.duration import ACCEPTED, parse_seconds
 
 DEFAULT_LAST: Final = "4h"
@@ -68,6 +70,8 @@ def _compare(client: AgentClient, arguments: argparse.Namespace) -> int:
         last_seconds=arguments.last,
         engine=arguments.engine,
     )
+    if arguments.why:
+        found = with_why(found, explain_comparison(client, found))
     _print(arguments, found, lambda: comparison_lines(found))
     return EXIT_OF[found["answer"]]
 
@@ -103,6 +107,8 @@ def _parser() -> argparse.ArgumentParser:
     compare.add_argument("first", metavar="A", nargs="?")
     compare.add_argument("second", metavar="B", nargs="?")
     _window(compare)
+    help_text = "replay both sides in the simulator: which of what differs makes the difference"
+    compare.add_argument("--why", action="store_true", help=help_text)
     return parser
 
 

@@ -1,7 +1,7 @@
 """The agent's API for baselines and comparisons; see docs/baselines.md.
 
 `GET /api/baselines`, `POST /api/baselines`, `GET` and `DELETE /api/baselines/NAME`,
-`GET /api/comparison`. The dashboard never writes the store: it asks here.
+`GET /api/comparison`, `GET /api/recording`. The dashboard never writes the store: it asks here.
 """
 
 import math
@@ -21,10 +21,12 @@ from agent.errors import (
     BaselineExists,
     BaselineNotFound,
     BaselineRefused,
+    RecordingGone,
 )
 from agent.http.changes import check_no_page, read_object
 from agent.http.told import told
 from agent.reads.baselines import BaselineRow, StoredBaseline
+from kvpulse.recording_file import recording_bytes
 
 _STATUS: Final[dict[type[AgentError], int]] = {
     BaselineNotFound: 404,
@@ -32,8 +34,10 @@ _STATUS: Final[dict[type[AgentError], int]] = {
     BaselineBusy: 503,
     BaselineDamaged: 500,
     BaselineRefused: 400,
+    RecordingGone: 410,
 }
 MOST_ENGINE_CHARACTERS: Final = 256
+MOST_DIGITS: Final = 19
 
 
 def baseline_routes(desk: BaselineDesk) -> list[Route]:
@@ -74,12 +78,24 @@ def baseline_routes(desk: BaselineDesk) -> list[Route]:
         )
         return JSONResponse(comparison_document(await run_in_threadpool(desk.compare, sides)))
 
+    async def recording(request: Request) -> Response:
+        asked = request.query_params
+        found = await run_in_threadpool(
+            desk.recording,
+            _engine(asked.get("engine")) or "",
+            _nanoseconds("start_ns", asked.get("start_ns")),
+            _nanoseconds("end_ns", asked.get("end_ns")),
+        )
+        content = await run_in_threadpool(recording_bytes, found)
+        return Response(content, media_type="application/octet-stream")
+
     return [
         Route("/api/baselines", told(listing, _STATUS), methods=["GET"]),
         Route("/api/baselines", told(save, _STATUS), methods=["POST"]),
         Route("/api/baselines/{name}", told(show, _STATUS), methods=["GET"]),
         Route("/api/baselines/{name}", told(delete, _STATUS), methods=["DELETE"]),
         Route("/api/comparison", told(comparison, _STATUS), methods=["GET"]),
+        Route("/api/recording", told(recording, _STATUS), methods=["GET"]),
     ]
 
 
@@ -112,6 +128,12 @@ def _seconds(said: object) -> float:
     if not 0 < seconds <= 1e9:
         raise BaselineRefused("last_seconds: accepted is a number of seconds above 0")
     return seconds
+
+
+def _nanoseconds(name: str, said: str | None) -> int:
+    if said is None or not said.isascii() or not said.isdigit() or len(said) > MOST_DIGITS:
+        raise BaselineRefused(f"{name}: accepted are whole nanoseconds since 1970, UTC")
+    return min(int(said), 2**63 - 1)
 
 
 def _moment(said: object) -> int | None:

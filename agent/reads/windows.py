@@ -188,5 +188,16 @@ def _configs(connection: Connection, run: Row[tuple[object, ...]], grid: Grid) -
     return [_canonical(row.fingerprint) for row in (*before[-1:], *inside)]
 
 
+def newest_config(connection: Connection, run: Row[tuple[object, ...]], end_ns: int) -> Fingerprint:
+    """Return the configuration of a run that was in force when a window ended."""
+    query = text(
+        "SELECT fingerprint FROM configs WHERE run_key=:key AND at_ns<:end"
+        " ORDER BY at_ns DESC LIMIT 1"
+    )
+    found = connection.execute(query, {"key": run.run_key, "end": end_ns}).scalar()
+    stated: Fingerprint = json.loads(run.fingerprint if found is None else found)
+    return stated
+
+
 def _canonical(stored: str) -> str:
     return json.dumps(json.loads(stored), sort_keys=True)
