@@ -6,10 +6,11 @@ from datetime import datetime
 from typing import Final
 
 from agent.reads.incidents import IncidentRow, StoredIncident
+from agent.triage.severity import AT_FIRST
 from agent.triage.verdicts import Diagnosis, Verdict
 from dashboard.formats import NANOSECONDS, clock, date_and_clock, moment, seconds, words
 from dashboard.frames.status import Tone, capitalised
-from dashboard.frames.verdict import VerdictView, tone_of, verdict_view
+from dashboard.frames.verdict import VerdictView, tone_of, tone_of_severity, verdict_view
 
 Column = list[int | str | float | datetime | None]
 ENDS: Final = {
@@ -51,7 +52,7 @@ def incident_view(row: IncidentRow, now_ns: int) -> IncidentView:
     return IncidentView(
         key=row.key,
         name=words(row.verdict),
-        tone=severity(row),
+        tone=tone_of_row(row),
         engine=row.engine,
         sentence=capitalised(row.summary),
         since=since_words(row, now_ns),
@@ -60,12 +61,13 @@ def incident_view(row: IncidentRow, now_ns: int) -> IncidentView:
     )
 
 
-def severity(row: IncidentRow) -> Tone:
-    """Return an incident's colour, by its verdict and by what it cost at its worst."""
+def tone_of_row(row: IncidentRow) -> Tone:
+    """Return an incident's colour by its verdict; its evidence may make it worse by one."""
     try:
-        return tone_of(Verdict(row.verdict), row.peak_impact)
+        verdict = Verdict(row.verdict)
     except ValueError:  # a newer agent wrote it
         return Tone.NOTICE
+    return tone_of_severity(verdict, AT_FIRST[verdict])
 
 
 def duration_seconds(row: IncidentRow, now_ns: int) -> float:
@@ -122,7 +124,7 @@ def incident_detail(stored: StoredIncident, now_ns: int) -> IncidentDetail:
     row = stored.row
     return IncidentDetail(
         title=f"Incident {row.key}: {words(row.verdict)}, {row.engine}",
-        tone=severity(row),
+        tone=tone_of(stored.finding),
         facts=incident_facts(row, now_ns),
         opening=told_from(stored.opening, row.opened_as),
         newest=verdict_view(stored.diagnosis, stored.finding),

@@ -3,22 +3,17 @@
 from dataclasses import dataclass
 from typing import Final
 
+from agent.triage.severity import Severity, severity_of
 from agent.triage.verdicts import Diagnosis, Finding, Verdict
 from dashboard.formats import NANOSECONDS, clock, long_seconds, words
 from dashboard.frames.status import Tone, capitalised
 
-# What makes every other number doubtful, or gets worse by itself: it is red whatever it costs now.
-ACT_NOW: Final = frozenset(
-    {
-        Verdict.ENGINE_DOWN,
-        Verdict.STALLED,
-        Verdict.LIVELOCK,
-        Verdict.LEDGER_BROKEN,
-        Verdict.POOL_LEAK,
-    }
-)
-NOT_KNOWN: Final = frozenset({Verdict.UNKNOWN, Verdict.TELEMETRY_INCOMPLETE})
-HURTS_FROM: Final = 1.0  # sequences held up on average
+# The words of severity as colours: red is for now, amber for today, grey for when there is time.
+TONES: Final = {
+    Severity.CRITICAL: Tone.BAD,
+    Severity.WARNING: Tone.NOTICE,
+    Severity.INFO: Tone.UNKNOWN,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +38,7 @@ class VerdictView:
     verdict: Verdict
     name: str
     tone: Tone
+    severity: str
     is_calm: bool
     sentence: str
     confidence: str
@@ -61,7 +57,8 @@ def verdict_view(diagnosis: Diagnosis, finding: Finding | None = None) -> Verdic
     return VerdictView(
         verdict=found.verdict,
         name=words(found.verdict),
-        tone=tone_of(found.verdict, found.impact),
+        tone=tone_of(found),
+        severity=severity_of(found).value,
         is_calm=found.verdict is Verdict.HEALTHY,
         sentence=capitalised(found.summary),
         confidence=f"{found.confidence} confidence",
@@ -70,22 +67,20 @@ def verdict_view(diagnosis: Diagnosis, finding: Finding | None = None) -> Verdic
         advice=capitalised(found.advice),
         evidence=tuple(capitalised(each.text) for each in found.evidence),
         also=tuple(
-            Also(words(each.verdict), capitalised(each.summary), tone_of(each.verdict, each.impact))
-            for each in others
+            Also(words(each.verdict), capitalised(each.summary), tone_of(each)) for each in others
         ),
         not_known=tuple(f"{words(name)}: {why}" for name, why in diagnosis.missing.items()),
     )
 
 
-def tone_of(verdict: Verdict, impact: float) -> Tone:
-    """Return how a verdict is coloured: red is to be acted on now, amber is to be looked at."""
-    if verdict is Verdict.HEALTHY:
-        return Tone.GOOD
-    if verdict in ACT_NOW:
-        return Tone.BAD
-    if verdict in NOT_KNOWN:
-        return Tone.UNKNOWN
-    return Tone.BAD if impact >= HURTS_FROM else Tone.NOTICE
+def tone_of(finding: Finding) -> Tone:
+    """Return a finding's colour."""
+    return tone_of_severity(finding.verdict, severity_of(finding))
+
+
+def tone_of_severity(verdict: Verdict, severity: Severity) -> Tone:
+    """Return the colour of a verdict that is so severe; nothing wrong is green."""
+    return Tone.GOOD if verdict is Verdict.HEALTHY else TONES[severity]
 
 
 def window_words(start_ns: int, end_ns: int) -> str:

@@ -1,6 +1,7 @@
 """Overview: is it the pool, the scheduler, the traffic? One screen for the person on call."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 
 import streamlit as st
@@ -14,6 +15,7 @@ from dashboard.formats import count, ratio, seconds, unmarked
 from dashboard.frames.incidents import IncidentView, incident_view
 from dashboard.frames.marks import Marks
 from dashboard.frames.series import Window
+from dashboard.frames.status import Status, Tone
 from dashboard.frames.verdict import verdict_view
 from dashboard.page import Page, live_part, wall_ns
 from dashboard.pieces import (
@@ -65,11 +67,16 @@ def draw_judgement(page: Page, state: EngineState) -> None:
     view = verdict_view(diagnosis)
     draw_verdict(view, key="now")
     if view.is_calm:
-        status_banner(state.status)
+        status_banner(softened(state.status))
     else:
         small(f"Just now: {status_words(state.status)}")
     for row in page.data.incidents.open(state.engine.engine):
         st.markdown(unfolded(incident_view(row, wall_ns())))
+
+
+def softened(status: Status) -> Status:
+    """Return a status for beside a healthy verdict: red is for what triage calls urgent."""
+    return replace(status, tone=Tone.NOTICE) if status.tone is Tone.BAD else status
 
 
 def unfolded(view: IncidentView) -> str:

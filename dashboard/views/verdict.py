@@ -24,12 +24,16 @@ def draw_verdict(view: VerdictView, *, key: str) -> None:
         return
     st.html(
         f'<div class="kv-verdict" role="status" style="{tone}">'
-        f'<div class="over"><b>{plain(view.name)}</b> · {plain(view.confidence)} · '
-        f"{plain(view.window)}</div>"
+        f'<div class="over"><b>{plain(view.name)}</b> · {plain(how_sure(view))}</div>'
         f'<div class="said">{plain(view.sentence)}</div>{action_html(view)}'
         f"{evidence_html(view)}</div>"
     )
     draw_runbook(view.verdict, key=key)
+
+
+def how_sure(view: VerdictView) -> str:
+    """Return how soon it is to be looked at, how sure it is, and of which time it is."""
+    return " · ".join((view.severity, view.confidence, view.window))
 
 
 def draw_runbook(verdict: Verdict, *, key: str) -> None:

@@ -1,5 +1,7 @@
 """Triage's answer in words and colours, and the runbook's section that goes with it."""
 
+from dataclasses import replace
+
 import pytest
 
 from agent.triage.judge import judge
@@ -16,7 +18,8 @@ SECOND = 1_000_000_000
 def test_a_leak_is_told_with_its_numbers_and_what_to_do():
     view = verdict_view(leak_diagnosis(7, 8))
 
-    assert (view.name, view.tone, view.is_calm) == ("pool leak", Tone.BAD, False)
+    assert (view.name, view.tone, view.is_calm) == ("pool leak", Tone.NOTICE, False)
+    assert view.severity == "warning"
     assert view.sentence.startswith("References never released: 2 blocks")
     assert view.confidence == "high confidence"
     assert view.evidence[0] == "2 blocks leaked: 7, 8"
@@ -42,19 +45,27 @@ def test_another_finding_of_a_diagnosis_can_be_told_with_the_headline_beside_it(
 
 
 @pytest.mark.parametrize(
-    ("verdict", "impact", "tone"),
+    ("verdict", "tone"),
     [
-        (Verdict.HEALTHY, 0.0, Tone.GOOD),
-        (Verdict.ENGINE_DOWN, 0.0, Tone.BAD),
-        (Verdict.POOL_LEAK, 0.0, Tone.BAD),
-        (Verdict.POOL_EXHAUSTED, 0.4, Tone.NOTICE),
-        (Verdict.POOL_EXHAUSTED, 3.0, Tone.BAD),
-        (Verdict.UNKNOWN, 0.0, Tone.UNKNOWN),
-        (Verdict.TELEMETRY_INCOMPLETE, 0.0, Tone.UNKNOWN),
+        (Verdict.HEALTHY, Tone.GOOD),
+        (Verdict.ENGINE_DOWN, Tone.BAD),
+        (Verdict.STALLED, Tone.BAD),
+        (Verdict.POOL_LEAK, Tone.NOTICE),
+        (Verdict.POOL_EXHAUSTED, Tone.NOTICE),
+        (Verdict.UNKNOWN, Tone.UNKNOWN),
     ],
 )
-def test_red_is_to_be_acted_on_amber_to_be_looked_at_grey_not_known(verdict, impact, tone):
-    assert tone_of(verdict, impact) is tone
+def test_red_is_for_now_amber_for_today_grey_for_when_there_is_time(verdict, tone):
+    finding = replace(leak_diagnosis().headline, verdict=verdict)
+
+    assert tone_of(finding) is tone
+
+
+def test_a_missed_target_makes_a_finding_red():
+    leak = leak_diagnosis().headline
+    missed = replace(leak.evidence[0], name="missed_target_ttft")
+
+    assert tone_of(replace(leak, evidence=(*leak.evidence, missed))) is Tone.BAD
 
 
 def test_a_window_says_its_length_and_end():
