@@ -208,7 +208,7 @@ OTHERS: Final = (
         severity=Severity.WARNING,
         hold="0s",
         when="The webhook was not told of an incident: refused, failed or dropped.",
-        action="Look at the receiver and at the log of the agent; the store has every incident.",
+        action="Look at the receiver and at the log of the agent; `kvpulse incident list` has all.",
         runbook="telemetry_incomplete",
         subject="instance",
     ),

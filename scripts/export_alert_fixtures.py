@@ -49,6 +49,8 @@ HEALTHY_SECONDS: Final = 240  # before a fault: enough past to compare with
 AGAIN_SECONDS: Final = 180  # of an engine that is started again
 EXPORTED: Final = (INCIDENTS_OPEN.name, TARGET_BURN_RATE.name)
 TARGETS: Final = (Target("inter_token", 0.99, 0.2),)
+AGENT: Final = {"instance": "agent:9464", "job": "kvpulse"}
+UP: Final = 'up{instance="agent:9464",job="kvpulse"}'
 TRAFFIC: Final = Traffic(0.6, 0.0, 5)
 Samples = dict[str, dict[int, float]]  # by series: value by number of the scrape
 
@@ -62,8 +64,10 @@ class Case:
         alerts: Those that must fire when the fault ends; none: a healthy run, in which none may.
         fault_seconds: How long it lasts.
         settles_seconds: From then until everything has been resolved for a while.
+        is_away: The agent is not there in that time; the engine is well.
+        surges: More is asked for in that time, and nothing after it.
         is_restarted: What it did stays, so the engine is started again, without it.
-        options: Of the engine, over those of the drill. They make it too small for its traffic,
+        options: Of the engine, over those of the drill. They make it too small or too slow,
             from the beginning on until nobody comes any more.
     """
 
@@ -72,13 +76,20 @@ class Case:
     fault_seconds: int = 150
     settles_seconds: int = 300
     is_restarted: bool = False
+    is_away: bool = False
+    surges: bool = False
     traffic: Traffic = TRAFFIC
     options: tuple[str, ...] = ()
 
     @property
     def fault_begins(self) -> int:
         """Return when the fault begins, in seconds since the first scrape."""
-        return HEALTHY_SECONDS if self.name in CASES else 0
+        is_later = self.name in CASES or self.surges or self.is_away
+        return HEALTHY_SECONDS if is_later else 0
+
+    def is_agent_there(self, at_seconds: int) -> bool:
+        """Say whether there is an agent at a moment."""
+        return not self.is_away or not self.fault_begins < at_seconds <= self.fault_ends
 
     @property
     def fault_ends(self) -> int:
@@ -91,8 +102,12 @@ class Case:
         seconds = self.fault_ends + (0 if self.is_restarted else self.settles_seconds)
         fault = CASES.get(self.name)
         faults = (replace(fault, parameters=f"for_seconds={self.fault_seconds}"),) if fault else ()
-        idle_after = self.settles_seconds / seconds if self.options else 0.0
-        traffic = replace(self.traffic, seconds=float(seconds), idle_after=idle_after)
+        traffic = replace(
+            self.traffic,
+            seconds=float(seconds),
+            surge_after=self.fault_begins / seconds if self.surges else 1.0,
+            idle_after=self.settles_seconds / seconds if self.surges or self.options else 0.0,
+        )
         first = Scenario(self.name, traffic, faults, HEALTHY_SECONDS)
         again = Scenario(self.name, Traffic(0.6, float(AGAIN_SECONDS), 6))
         return [first, again] if self.is_restarted else [first]
@@ -130,6 +145,16 @@ FIXTURES: Final = {
             options=("--total-blocks", "64"),
             fault_seconds=180,
         ),
+        Case("agent_away", ("KvpulseAgentDown",), is_away=True),
+        Case("surge", ("KvpulseTrafficShift",), fault_seconds=300, surges=True),
+        Case(
+            "slow_engine",
+            ("KvpulseUnknown", "KvpulseBudgetBurning"),
+            options=("--step-ms", "300"),
+            fault_seconds=540,
+            settles_seconds=480,
+            traffic=Traffic(0.1, 0.0, 5),
+        ),
         Case("healthy", settles_seconds=1_200),
         Case("healthy_bursts", settles_seconds=1_200, traffic=Traffic(0.5, 0.0, 12, bursts=True)),
     )
@@ -157,20 +182,28 @@ class Scraper:
         self._targets = TargetWatch(store, self._view, TARGETS, limit)
         self._registry = exporter_registry(self._view, lambda: self._now_ns(), None, board)
 
-    def follow(self, followed: FollowedRun, seconds: int) -> None:
+    def follow(self, followed: FollowedRun, seconds: int, case: Case) -> None:
         """Let so much of the engine's time pass; it goes on where the engine's journal ends."""
         for at in range(STEP_SECONDS, seconds + 1, STEP_SECONDS):
             followed.advance(at)
             after_end_ns = max(0, int((at - followed.seconds) * NS)) if followed.has_ended else 0
             self._now_ns = lambda after=after_end_ns: followed.clock.wall_ns() + after
             live = followed.live()
+            if not case.is_agent_there(at):
+                self._scrape_nothing(at)
+                continue
             if live is not None:
-                self._view.publish(live, commit_seconds=0.0)
+                self._view.publish(live)
             if at % LOOK_SECONDS == 0:
                 self._watch.look()
             if at % SCRAPE_SECONDS == 0:
                 self._targets.look()
                 self._scrape()
+
+    def _scrape_nothing(self, at: int) -> None:
+        if at % SCRAPE_SECONDS == 0:
+            self.num_scrapes += 1
+            self._keep(UP, 0.0)
 
     def close(self) -> None:
         """Close every connection."""
@@ -179,12 +212,15 @@ class Scraper:
 
     def _scrape(self) -> None:
         self.num_scrapes += 1
+        self._keep(UP, 1.0)
         for family in self._registry.collect():
             for sample in family.samples:
                 if sample.name in EXPORTED:
                     labels = ",".join(f'{name}="{v}"' for name, v in sample.labels.items())
-                    values = self.samples.setdefault(f"{sample.name}{{{labels}}}", {})
-                    values[self.num_scrapes] = round(sample.value, 2)
+                    self._keep(f"{sample.name}{{{labels}}}", sample.value)
+
+    def _keep(self, series: str, value: float) -> None:
+        self.samples.setdefault(series, {})[self.num_scrapes] = round(value, 2)
 
 
 def scraped(case: Case) -> Scraper:
@@ -205,13 +241,19 @@ def scraped(case: Case) -> Scraper:
         for scenario, stream in zip(case.scenarios, found, strict=True):
             followed = FollowedRun(stream, opened, reads)
             stack.callback(followed.close)
-            scraper.follow(followed, int(scenario.traffic.seconds))
+            scraper.follow(followed, int(scenario.traffic.seconds), case)
         return scraper
 
 
 def compact(values: Mapping[int, float], num_scrapes: int) -> str:
-    """Return values in promtool's notation, from time 0 on: `_` is none, `1x4` is 1 five times."""
-    words = [f"{values[at]:g}" if at in values else "_" for at in range(num_scrapes + 1)]
+    """Return values in promtool's notation, from time 0 on: `_` is none, `1x4` is 1 five times.
+
+    Where a series is gone from a scrape, Prometheus marks it as stale.
+    """
+    words = [
+        f"{values[at]:g}" if at in values else "stale" if at - 1 in values else "_"
+        for at in range(num_scrapes + 1)
+    ]
     runs = [(word, len(list(group))) for word, group in groupby(words)]
     return " ".join(
         word if number == 1 else f"_x{number}" if word == "_" else f"{word}x{number - 1}"
@@ -256,18 +298,21 @@ def _firing(name: str, at_seconds: int, engine: str) -> Iterator[str]:
     yield f"        eval_time: {at_seconds}s"
     yield "        exp_alerts:"
     yield f"          - exp_labels: {json.dumps(_labels(alert, engine))}"
+    about = engine if alert.subject == "engine" else AGENT["instance"]
     told = {
-        key: text.replace("{{ $labels.engine }}", engine)
+        key: text.replace(f"{{{{ $labels.{alert.subject} }}}}", about)
         for key, text in annotations(alert).items()
     }
     yield f"            exp_annotations: {json.dumps(told)}"
 
 
 def _labels(alert: Alert, engine: str) -> dict[str, str]:
-    own = {"target": TARGETS[0].latency, "window": "1h"}
-    if INCIDENTS_OPEN.name in alert.expression:
-        own = {"verdict": alert.runbook}
-    return {"severity": alert.severity.value, "engine": engine, **own}
+    own: dict[str, str] = AGENT
+    if TARGET_BURN_RATE.name in alert.expression:
+        own = {"engine": engine, "target": TARGETS[0].latency, "window": "1h"}
+    elif INCIDENTS_OPEN.name in alert.expression:
+        own = {"engine": engine, "verdict": alert.runbook}
+    return {"severity": alert.severity.value, **own}
 
 
 def main(argv: Sequence[str]) -> int:

@@ -73,6 +73,7 @@ class Traffic:
     Attributes:
         load: Arrivals in parts of what the engine of the drill can keep up with.
         bursts: Half a minute of three times the load (at most 1.5), every five minutes.
+        surge_after: From this part of the run on three times the load (at most 1.5).
         idle_after: Nobody comes for this part of the run, at its end.
         repeats: Prompts come again, so that the pool fills with cached blocks that are found.
         slice: A recorded slice that is followed instead; `load` says nothing then.
@@ -82,6 +83,7 @@ class Traffic:
     seconds: float
     seed: int
     bursts: bool = False
+    surge_after: float = 1.0
     idle_after: float = 0.0
     repeats: bool = False
     slice: "TraceSlice | None" = None

@@ -78,4 +78,6 @@ def _prompt(source: random.Random) -> tuple[int, list[int]]:
 
 def _load(traffic: Traffic, seconds: float) -> float:
     in_burst = seconds % BURST_EVERY_SECONDS >= BURST_EVERY_SECONDS - BURST_SECONDS
-    return min(MOST_LOAD, 3 * traffic.load) if traffic.bursts and in_burst else traffic.load
+    in_surge = seconds >= traffic.surge_after * traffic.seconds
+    is_more = in_surge or (traffic.bursts and in_burst)
+    return min(MOST_LOAD, 3 * traffic.load) if is_more else traffic.load
