@@ -11,6 +11,7 @@ from agent.triage.verdicts import Evidence, Finding, Verdict
 
 # 2 steps, a second and an audit, without anything lost meanwhile: a keyframe gives a new grace.
 LEAK_GRACE_SECONDS: Final = 5.0
+CLOCK_STEP: Final = "clock_step"
 LEAKS: Final = frozenset({"leak_on_cancel", "leak_slow"})
 
 
@@ -53,6 +54,9 @@ def assess(
         missed = f"incidents though nothing was wrong: {', '.join(alarms)}"
     elif headline.verdict is Verdict.POOL_LEAK and truth:
         missed = _wrong_leaks(headline, truth, last)
+    elif headline.verdict is Verdict.HEALTHY and any(act["fault"] == CLOCK_STEP for act in truth):
+        is_marked = any(each.name == "clock_steps_seconds" for each in headline.evidence)
+        missed = None if is_marked else "the clock was set, and the answer does not tell"
     return Outcome(
         scenario=scenario.name,
         faults=tuple(case.fault for case in scenario.faults),

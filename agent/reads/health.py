@@ -87,6 +87,7 @@ def read_telemetry(connection: Connection, run_key: int) -> TelemetryHealth:
         position=Position(place["segment"], place["record"], place["seq"]) if place else None,
         last_commit_at_ns=found.get("last_commit_at_ns"),
         last_event_at_ns=found.get("last_event_at_ns"),
+        agent_seen_at_ns=_agent_seen_at_ns(connection, key),
         behind_records=place["behind_records"] if place else None,
         stored=stored,
         lost=lost,
@@ -99,6 +100,15 @@ def read_telemetry(connection: Connection, run_key: int) -> TelemetryHealth:
         chunk_bytes=found.get("chunk_bytes", 0),
         store_bytes=_store_bytes(connection),
     )
+
+
+def _agent_seen_at_ns(connection: Connection, key: Mapping[str, int]) -> int | None:
+    query = text(
+        "SELECT renewed_at_ns FROM leases JOIN runs ON runs.engine=leases.engine"
+        " AND runs.run_id=leases.run_id WHERE run_key=:key"
+    )
+    found = connection.execute(query, key).scalar()
+    return None if found is None else int(found)
 
 
 def read_hash_bytes(connection: Connection, run_key: int) -> int:

@@ -319,6 +319,7 @@ class TelemetryHealth:
     num_chunks: int
     chunk_bytes: int
     store_bytes: int
+    agent_seen_at_ns: int | None = None  # by its own clock; None: no agent follows the run
 
 
 @dataclass(frozen=True, slots=True)

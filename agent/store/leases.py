@@ -5,7 +5,7 @@ left under way on the server (its connection was cut) has come to its end before
 agent that was taken over from finds that out before it writes.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from sqlalchemy import Connection, text
 
@@ -21,10 +21,17 @@ _MINE = f"{_HERE} AND holder=:holder"
 class Leases:
     """What one agent holds, takes over, renews and gives back."""
 
-    def __init__(self, holder: Holder, watch: LeaseWatch, statements: Statements) -> None:
+    def __init__(
+        self,
+        holder: Holder,
+        watch: LeaseWatch,
+        statements: Statements,
+        wall_ns: Callable[[], int],
+    ) -> None:
         self.holder = holder
         self._watch = watch
         self._renew = statements.renew_lease
+        self._wall_ns = wall_ns  # for those who read the store; no lease depends on it
 
     def take(self, connection: Connection, stream: StreamId) -> None:
         """Make the lease ours.
@@ -44,11 +51,12 @@ class Leases:
             raise StreamHeld(str(stream), name, is_proven=is_proven)
         taken = connection.execute(
             text(
-                f"UPDATE leases SET holder=:mine, process=:process, beat=beat+1 {_MINE}"
-                " AND beat=:beat"
+                "UPDATE leases SET holder=:mine, process=:process, beat=beat+1, renewed_at_ns=:now"
+                f" {_MINE} AND beat=:beat"
             ),
             {
                 **_names(stream),
+                "now": self._wall_ns(),
                 "mine": self.holder.name,
                 "process": self.holder.process,
                 "holder": lease.holder,
@@ -82,14 +90,15 @@ class Leases:
     def _insert(self, connection: Connection, stream: StreamId) -> bool:
         added = connection.execute(
             text(
-                "INSERT INTO leases (engine, run_id, holder, process, beat)"
-                " VALUES (:engine, :run_id, :holder, :process, 1)"
+                "INSERT INTO leases (engine, run_id, holder, process, beat, renewed_at_ns)"
+                " VALUES (:engine, :run_id, :holder, :process, 1, :now)"
                 " ON CONFLICT (engine, run_id) DO NOTHING"
             ),
             {
                 **_names(stream),
                 "holder": self.holder.name,
                 "process": self.holder.process,
+                "now": self._wall_ns(),
             },
         )
         return added.rowcount == 1
@@ -97,9 +106,9 @@ class Leases:
     def _renewed(self, connection: Connection, stream: StreamId) -> bool:
         return connection.exec_driver_sql(self._renew, self._mine(stream)).rowcount == 1
 
-    def _mine(self, stream: StreamId) -> tuple[str, str, str]:
+    def _mine(self, stream: StreamId) -> tuple[int, str, str, str]:
         """Return the values of `Statements.renew_lease`."""
-        return stream.engine, stream.run_id, self.holder.name
+        return self._wall_ns(), stream.engine, stream.run_id, self.holder.name
 
 
 def _names(stream: StreamId) -> dict[str, str]:

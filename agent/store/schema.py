@@ -85,6 +85,7 @@ leases: Final = Table(
     string("holder"),
     string("process"),
     big("beat"),
+    big("renewed_at_ns", null=True),  # by the agent's wall clock; tells readers that it is alive
     PrimaryKeyConstraint("engine", "run_id"),
 )
 

@@ -67,8 +67,8 @@ def make_statements(dialect: str) -> Statements:
         f" AND start_at_ns={mark}",
         drop_rollup=f"DELETE FROM rollups WHERE run_key={mark} AND tier_seconds={mark}"
         f" AND at_ns={mark}",
-        renew_lease=f"UPDATE leases SET beat=beat+1 WHERE engine={mark} AND run_id={mark}"
-        f" AND holder={mark}",
+        renew_lease=f"UPDATE leases SET beat=beat+1, renewed_at_ns={mark} WHERE engine={mark}"
+        f" AND run_id={mark} AND holder={mark}",
     )
 
 

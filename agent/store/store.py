@@ -48,10 +48,16 @@ from kvpulse.stream_values import Position
 class Store:
     """One open store; hands out a `RunWriter` per stream. For one thread."""
 
-    def __init__(self, engine: Engine, address: StoreAddress, seconds: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        address: StoreAddress,
+        seconds: Callable[[], float],
+        wall_ns: Callable[[], int],
+    ) -> None:
         self.address = address
         statements = make_statements(engine.dialect.name)
-        self.leases = Leases(this_agent(), LeaseWatch(seconds), statements)
+        self.leases = Leases(this_agent(), LeaseWatch(seconds), statements, wall_ns)
         self._engine = engine
         self._writing = Writing(
             self._transaction,
@@ -62,12 +68,19 @@ class Store:
         )
 
     @classmethod
-    def open(cls, where: str, *, seconds: Callable[[], float] = time.monotonic) -> Self:
+    def open(
+        cls,
+        where: str,
+        *,
+        seconds: Callable[[], float] = time.monotonic,
+        wall_ns: Callable[[], int] = time.time_ns,
+    ) -> Self:
         """Open or create a store and bring its schema up to date.
 
         Args:
             where: The path of an SQLite file or an SQLAlchemy URL.
             seconds: A monotonic clock; it tells how long another agent has been silent.
+            wall_ns: The wall clock; it tells readers when this agent was alive last.
 
         Raises:
             ConfigError, StoreUnwritable, StoreTooNew: It cannot be used; the text says why.
@@ -79,7 +92,7 @@ class Store:
         except BaseException:
             engine.dispose()
             raise
-        return cls(engine, address, seconds)
+        return cls(engine, address, seconds, wall_ns)
 
     def writer(self, stream: StreamId) -> "RunWriter":
         """Take a stream's lease; return its writer, at the position that is stored for it.

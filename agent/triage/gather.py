@@ -293,10 +293,11 @@ def _telemetry(
         for gap in reads.gaps(run.run_key)
         if gap.start_ns < window.end_ns and gap.end_ns >= window.start_ns
     )
-    age = None
+    age = agent_age = None
     if run.state is RunState.LIVE and question.now_ns is not None:
-        committed_ns = reads.telemetry(run.run_key).last_commit_at_ns
-        age = None if committed_ns is None else max(0.0, (question.now_ns - committed_ns) / NS)
+        health = reads.telemetry(run.run_key)
+        age = _age_seconds(health.last_commit_at_ns, question.now_ns)
+        agent_age = _age_seconds(health.agent_seen_at_ns, question.now_ns)
     return TelemetryFacts(
         stored_events=0 if rows is None else _sum(rows, "events_stored"),
         lost_events=sum(sum(gap.lost.values()) for gap in gaps),
@@ -305,4 +306,9 @@ def _telemetry(
         commit_age_seconds=age,
         interval_seconds=scrape_seconds(run.fingerprint),
         is_asked=is_scraped(run.fingerprint),
+        agent_age_seconds=agent_age,
     )
+
+
+def _age_seconds(then_ns: int | None, now_ns: int) -> float | None:
+    return None if then_ns is None else max(0.0, (now_ns - then_ns) / NS)

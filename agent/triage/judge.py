@@ -56,7 +56,7 @@ def judge(facts: Facts, thresholds: Thresholds | None = None) -> Diagnosis:
     """Return the one cause, and what else holds."""
     limits = thresholds or Thresholds()
     found = [finding for rule in RULES if (finding := rule(facts, limits)) is not None]
-    blind = telemetry.stale(facts, limits)
+    blind = engine.silent(facts, limits) or telemetry.stale(facts, limits)
     if blind is not None:
         # Whatever else holds is of the past and must not be taken for the present.
         found = [blind]

@@ -31,6 +31,8 @@ class Thresholds:
             users may wait for a first token at all. A queue at nine tenths of what it can take
             reaches half of that by chance; twice that traffic reaches it within three minutes.
         idle_step_seconds: Live sequences and no step for so long: nothing moves.
+        first_step_seconds: The same before an engine's first step, which compiles kernels and
+            fills caches.
         no_admission_seconds: Somebody waits, there is room, and nobody was let in for so long.
         least_waiting: Sequences kept waiting by one cause, on average, to be worth a word.
         scarce_ratio: Free and cached blocks, as part of the pool, below which it is full.
@@ -59,6 +61,7 @@ class Thresholds:
     stale_seconds: float = 15.0
     lasting_seconds: float = 600.0
     idle_step_seconds: float = 10.0
+    first_step_seconds: float = 120.0
     no_admission_seconds: float = 10.0
     least_waiting: float = 1.0
     scarce_ratio: float = 0.1

@@ -31,7 +31,9 @@ class Agent:
     ) -> None:
         self.time = time or Time()
         config = AgentConfig(journal=journal, store=where, **settings)  # type: ignore[arg-type]
-        self.store = Store.open(where, seconds=lambda: self.time.seconds)
+        self.store = Store.open(
+            where, seconds=lambda: self.time.seconds, wall_ns=lambda: self.time.wall_ns
+        )
         self.view = LiveView(0)
         self.loop = AgentLoop(config, self.store, self.view, clocks=self.time.clocks())
 

@@ -7,6 +7,7 @@ from agent.reads.models import Leak
 from agent.triage.facts import (
     BookFacts,
     BrokenLaw,
+    LastingFacts,
     PoolFacts,
     QueueFacts,
     Resize,
@@ -57,6 +58,45 @@ def test_t1_a_queue_that_nobody_is_let_in_from_though_blocks_are_free_is_a_stall
     assert found.verdict is Verdict.STALLED
     assert found.headline.action is Action.RESTART
     assert "nothing moves though 800 blocks are free" in found.headline.summary
+
+
+def test_an_engine_that_hangs_in_a_step_is_stalled_though_its_pool_is_full():
+    queue = QueueFacts(waiting=6, running=20, live=26, max_batch=48, least_needed=40)
+    steps = StepFacts(600, 50.0, 20_000, 6_000, 0, 0, since_step_seconds=12.0)
+
+    found = judge(facts(queue=queue, pool=FULL, steps=steps))
+
+    assert found.verdict is Verdict.STALLED
+    assert "no step for 12 s" in found.headline.summary
+
+
+def test_the_first_step_of_a_young_engine_may_take_longer():
+    queue = QueueFacts(waiting=2, running=1, live=3, max_batch=48)
+    steps = StepFacts(0, 0.0, 0, 0, 0, 0, since_step_seconds=40.0)
+    young = LastingFacts(600.0, 45.0, 3, {}, computed_tokens=0, recomputed_tokens=0)
+
+    assert judge(facts(queue=queue, steps=steps, lasting=young)).verdict is Verdict.HEALTHY
+
+
+@pytest.mark.parametrize(
+    ("live", "agent_age", "verdict"),
+    [
+        (10, 1.0, Verdict.STALLED),
+        (0, 1.0, Verdict.TELEMETRY_INCOMPLETE),  # nobody waits for it, and nobody can tell
+        (10, None, Verdict.TELEMETRY_INCOMPLETE),  # the agent is not there either
+        (10, 40.0, Verdict.TELEMETRY_INCOMPLETE),
+    ],
+)
+def test_a_silent_engine_is_stalled_where_an_agent_reads_it_and_somebody_is_live(
+    live, agent_age, verdict
+):
+    queue = QueueFacts(waiting=0, running=live, live=live, max_batch=48)
+    telemetry = TelemetryFacts(9_000, 0, commit_age_seconds=40.0, agent_age_seconds=agent_age)
+
+    found = judge(facts(queue=queue, pool=FULL, waits=SHORT_OF_BLOCKS, telemetry=telemetry))
+
+    assert found.verdict is verdict
+    assert found.contributing == ()
 
 
 def test_a_queue_that_waits_for_blocks_is_no_stall():

@@ -37,7 +37,7 @@ def stalled(facts: Facts, thresholds: Thresholds) -> Finding | None:
     if queue is None or steps is None or facts.run.state is RunState.DEAD or not queue.live:
         return None
     idle = steps.since_step_seconds
-    if idle >= thresholds.idle_step_seconds and not _lacks_blocks(queue, pool):
+    if idle >= _longest_step_seconds(facts, thresholds) and not _lacks_blocks(queue, pool):
         return _stalled(facts, queue, idle, f"no step for {idle:.0f} s although sequences are live")
     stuck = queue.stuck_seconds
     if stuck >= thresholds.no_admission_seconds and _has_room(queue, pool):
@@ -45,12 +45,39 @@ def stalled(facts: Facts, thresholds: Thresholds) -> Finding | None:
     return None
 
 
+def silent(facts: Facts, thresholds: Thresholds) -> Finding | None:
+    """Sequences are live, the engine's process is there, and it states nothing any more.
+
+    An agent that reads its journal is alive and has found nothing new in it. Where no agent is, or
+    the engine is known by a page that did not answer, nobody can tell who is silent.
+    """
+    queue, telemetry = facts.queue, facts.telemetry
+    age, agent_age = telemetry.commit_age_seconds, telemetry.agent_age_seconds
+    if age is None or age < thresholds.stale_seconds or telemetry.is_asked:
+        return None
+    if agent_age is None or agent_age >= thresholds.stale_seconds:
+        return None
+    if queue is None or not queue.live or age < _longest_step_seconds(facts, thresholds):
+        return None
+    text = f"no step and no sign of life for {age:.0f} s although sequences are live"
+    return _stalled(facts, queue, age, text)
+
+
+def _longest_step_seconds(facts: Facts, thresholds: Thresholds) -> float:
+    """Return how long a step may take; an engine's first one compiles kernels."""
+    lasting = facts.lasting
+    has_begun = (
+        lasting is None or lasting.computed_tokens or lasting.known_seconds >= lasting.seconds
+    )
+    return thresholds.idle_step_seconds if has_begun else thresholds.first_step_seconds
+
+
 def _lacks_blocks(queue: QueueFacts, pool: PoolFacts | None) -> bool:
     """Say whether the pool is why nothing runs: nobody holds blocks that would come free."""
-    if pool is None or pool.available is None:
+    if pool is None or pool.available is None or queue.running:
         return False
     if queue.least_needed is None:
-        return not queue.running and not pool.available
+        return not pool.available
     return queue.least_needed > pool.available
 
 
@@ -81,7 +108,8 @@ def _stalled(facts: Facts, queue: QueueFacts, seconds: float, what: str) -> Find
         confidence=Confidence.HIGH,
         impact=float(queue.waiting + queue.running),
         opens_after_seconds=SOON,
-        summary=f"{what}, while {counted(queue.waiting, 'sequence')} wait{room}",
+        summary=f"{what}, while {counted(queue.waiting, 'sequence')} wait and"
+        f" {queue.running} run{room}",
         advice="take the engine out of rotation, take a stack dump of its scheduler, restart it;"
         " more replicas or more blocks change nothing",
         evidence=tuple(evidence),

@@ -29,10 +29,13 @@ def stale(facts: Facts, thresholds: Thresholds) -> Finding | None:
     most = max(thresholds.stale_seconds, MISSED_LOOKS * facts.telemetry.interval_seconds)
     if age is None or age < most:
         return None
-    is_asked = facts.telemetry.is_asked
-    what = (
-        "no look at the metrics page has given anything" if is_asked else "nothing has been stored"
-    )
+    telemetry, agent_age = facts.telemetry, facts.telemetry.agent_age_seconds
+    if telemetry.is_asked:
+        what = "no look at the metrics page has given anything"
+    elif agent_age is not None and agent_age < most:
+        what = "an idle engine has stated nothing, not even that it is there,"
+    else:
+        what = "nothing has been stored"
     text = f"{what} for {age:.0f} s"
     return Finding(
         verdict=Verdict.TELEMETRY_INCOMPLETE,
