@@ -78,27 +78,6 @@ def test_the_first_step_of_a_young_engine_may_take_longer():
     assert judge(facts(queue=queue, steps=steps, lasting=young)).verdict is Verdict.HEALTHY
 
 
-@pytest.mark.parametrize(
-    ("live", "agent_age", "verdict"),
-    [
-        (10, 1.0, Verdict.STALLED),
-        (0, 1.0, Verdict.TELEMETRY_INCOMPLETE),  # nobody waits for it, and nobody can tell
-        (10, None, Verdict.TELEMETRY_INCOMPLETE),  # the agent is not there either
-        (10, 40.0, Verdict.TELEMETRY_INCOMPLETE),
-    ],
-)
-def test_a_silent_engine_is_stalled_where_an_agent_reads_it_and_somebody_is_live(
-    live, agent_age, verdict
-):
-    queue = QueueFacts(waiting=0, running=live, live=live, max_batch=48)
-    telemetry = TelemetryFacts(9_000, 0, commit_age_seconds=40.0, agent_age_seconds=agent_age)
-
-    found = judge(facts(queue=queue, pool=FULL, waits=SHORT_OF_BLOCKS, telemetry=telemetry))
-
-    assert found.verdict is verdict
-    assert found.contributing == ()
-
-
 def test_a_queue_that_waits_for_blocks_is_no_stall():
     queue = QueueFacts(
         waiting=6,

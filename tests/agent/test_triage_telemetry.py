@@ -3,7 +3,7 @@
 import pytest
 
 from agent.reads.models import GapRow, Leak, RunState
-from agent.triage.facts import BookFacts, PoolFacts, RunFacts, TelemetryFacts
+from agent.triage.facts import BookFacts, PoolFacts, QueueFacts, RunFacts, TelemetryFacts
 from agent.triage.judge import judge
 from agent.triage.verdicts import Verdict
 from tests.agent.factories_facts import END, NS, facts, latency
@@ -65,3 +65,24 @@ def test_an_engine_of_which_nothing_is_stored_is_unknown():
 
     assert found.verdict is Verdict.UNKNOWN
     assert found.headline.summary == "nothing is stored"
+
+
+@pytest.mark.parametrize(
+    ("live", "agent_age", "verdict"),
+    [
+        (10, 1.0, Verdict.STALLED),
+        (0, 1.0, Verdict.TELEMETRY_INCOMPLETE),  # nobody waits for it, and nobody can tell
+        (10, None, Verdict.TELEMETRY_INCOMPLETE),  # the agent is not there either
+        (10, 40.0, Verdict.TELEMETRY_INCOMPLETE),
+    ],
+)
+def test_a_silent_engine_is_stalled_where_an_agent_reads_it_and_somebody_is_live(
+    live, agent_age, verdict
+):
+    queue = QueueFacts(waiting=0, running=live, live=live, max_batch=48)
+    telemetry = TelemetryFacts(9_000, 0, commit_age_seconds=40.0, agent_age_seconds=agent_age)
+
+    found = judge(facts(queue=queue, pool=FULL, waits=SHORT_OF_BLOCKS, telemetry=telemetry))
+
+    assert found.verdict is verdict
+    assert found.contributing == ()
