@@ -1,5 +1,6 @@
 """Triage over real stores: the same verdict on both databases, and engines that fall silent."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -48,6 +49,7 @@ def test_both_databases_give_the_same_verdict_with_the_same_evidence(
     server = str(request.getfixturevalue("postgres_url"))
     of_file, of_server = (_judged(leaky, where) for where in (empty_store(tmp_path), server))
 
+    capsys.readouterr()  # what following the journals printed
     code = kvpulse(["doctor", "--store", server, "--engine", ENGINE, "--at", "-1s"])
 
     assert of_file.verdict is Verdict.POOL_LEAK
@@ -144,4 +146,5 @@ def test_an_engine_whose_heartbeats_go_on_without_steps_is_stalled(
     found = _examine(agent, where, since=1)
 
     assert found.verdict is Verdict.STALLED
-    assert found.headline.summary.startswith("no step for 29 s although sequences are live")
+    # The last step lies 29 to 30 s before the window's end, a whole second.
+    assert re.match("no step for (29|30) s although sequences are live", found.headline.summary)
