@@ -2,7 +2,7 @@
 
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,8 +32,8 @@ class Part:
         if self.process.poll() is not None:
             raise self.failed(f"ended with {self.process.returncode}")
 
-    def output(self, *, seconds: float) -> str:
-        """Wait for it to end by itself; return what it printed.
+    def output(self, *, seconds: float, accepted: Collection[int] = (0,)) -> str:
+        """Wait until it has ended by itself, with a code accepted; return what it printed.
 
         Raises:
             SoakError: It failed, or it goes on.
@@ -42,7 +42,7 @@ class Part:
             printed, _ = self.process.communicate(timeout=seconds)
         except subprocess.TimeoutExpired as error:
             raise self.failed(f"did not end within {seconds:g} s") from error
-        if self.process.returncode:
+        if self.process.returncode not in accepted:
             raise self.failed(f"ended with {self.process.returncode}")
         return printed
 

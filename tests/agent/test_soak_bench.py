@@ -65,6 +65,13 @@ def test_a_part_that_ends_by_itself_is_told_with_what_it_said_last(tmp_path: Pat
             part.check()
 
 
+def test_a_part_may_end_with_a_code_that_is_an_answer(tmp_path: Path):
+    answering = ["-c", "import sys; print('3 events lost'); sys.exit(1)"]
+
+    with running("engine", answering, tmp_path) as part:
+        assert part.output(seconds=20, accepted=(0, 1)) == "3 events lost\n"
+
+
 def test_a_part_that_goes_on_is_not_waited_for_without_end(tmp_path: Path):
     with running("agent", ["-c", "import time; time.sleep(60)"], tmp_path) as part:
         part.check()
