@@ -162,19 +162,20 @@ class IncidentWatch:
         found = leftovers(reads, left, ours, now_ns)
         if self._may_have_died:
             found += unseen_deaths(reads, ours - followed, now_ns)
-            self._may_have_died = False
-        closed = {change.incident.key for _, changes in found for change in changes}
         for run_key, changes in found:
             stored = self._open_writer().write(run_key, changes, now_ns=now_ns)
             for watch in self._runs.values():
                 if watch.run_key == run_key:
                     watch.stored(stored)
             self._tell(stored)
+        self._may_have_died = False
+        if found:
+            left = reads.incidents(OPEN)
         for engine in ours - followed:
-            still = [row for row in left if row.engine == engine and row.key not in closed]
-            verdicts = frozenset(row.verdict for row in still)
-            if verdicts or engine in self._board.engines():
-                self._board.publish(engine, EngineIncidents(verdicts, dict(counts.get(engine, {}))))
+            verdicts = frozenset(row.verdict for row in left if row.engine == engine)
+            opened = dict(counts.get(engine, {}))
+            if verdicts or opened:
+                self._board.publish(engine, EngineIncidents(verdicts, opened))
 
     def _counts(self) -> dict[str, dict[str, int]]:
         if self._opened is None:

@@ -172,7 +172,7 @@ def test_a_bundle_holds_what_the_store_knows_of_the_incident(bundled, store):
     assert {int(each["block"]) for each in rows_of(bundled["leaks.csv"])} >= set(leaked)
     config = json.loads(bundled["config.json"])
     assert config["engine_runs"][0]["total_blocks"] == 512
-    assert config["agent"]["commit_seconds"] == 0.4
+    assert config["agent"]["prune_seconds"] == 60.0
     assert json.loads(bundled["versions.json"])["store_revision"] == HEAD
 
 
