@@ -23,6 +23,7 @@ AgentError
 ├── AgentUnreachable      no agent answers at the address, or it cannot do what was asked now
 ├── RefusedByAgent        it answered, and said no
 ├── DrillError            the engine of a drill failed by itself
+├── NeedsJournal          an engine that is known by its metrics page was asked for more
 ├── PageUnreachable       an engine's metrics page did not come
 ├── PageUnreadable        what came is no metrics page, or not one of an engine
 ├── SoakError             engine or agent of a soak failed, or did not come to its end
@@ -214,6 +215,19 @@ class DrillError(AgentError):
         )
         self.scenario = scenario
         self.code = code
+
+
+class NeedsJournal(AgentError):
+    """An engine is known by its metrics page, which does not tell what was asked."""
+
+    exit_code: ClassVar[int] = 4
+
+    def __init__(self, engine: str, page: str) -> None:
+        super().__init__(
+            f"{engine} is known by its metrics page {page}, which names no owners, events or"
+            " audits; an engine that records a journal has them (docs/attach.md)"
+        )
+        self.engine = engine
 
 
 class PageUnreachable(AgentError):

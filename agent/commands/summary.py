@@ -12,11 +12,12 @@ import numpy as np
 
 from agent.commands.exit_codes import ExitCode
 from agent.config import load_config
-from agent.errors import ConfigError
+from agent.errors import ConfigError, NeedsJournal
 from agent.pool_usage import known_owner, leaker_words
 from agent.reads.broken_laws import BrokenLaw
 from agent.reads.models import RunRow
 from agent.reads.reads import Reads, open_reads
+from agent.scraped.fingerprint import is_scraped, page_of
 from kvpulse.events import UNKNOWN_OWNER
 
 SECOND_NS: Final = 1_000_000_000
@@ -111,6 +112,7 @@ def choose_run(reads: Reads, engine: str | None, run_id: str | None) -> RunRow:
 
     Raises:
         ConfigError: There is no such engine or run, or more than one engine to choose from.
+        NeedsJournal: The run is known by its engine's metrics page alone.
     """
     names = [row.engine for row in reads.engines()]
     if engine is None and len(names) == 1:
@@ -118,6 +120,8 @@ def choose_run(reads: Reads, engine: str | None, run_id: str | None) -> RunRow:
     runs = reads.runs(engine) if engine in names and engine is not None else []
     for run in runs:
         if run_id in (None, run.run_id):
+            if is_scraped(run.fingerprint):
+                raise NeedsJournal(run.engine, page_of(run.fingerprint))
             return run
     if not runs:
         accepted = f"one of the store's engines: {', '.join(names) or 'none yet'}"

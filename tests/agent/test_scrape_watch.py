@@ -11,6 +11,7 @@ from agent.reads.models import RunState
 from agent.reads.reads import open_reads
 from agent.triage.doctor import examine
 from agent.triage.gather import Question
+from kvpulse.command import main as kvpulse
 from tests.agent import vllm_pages as vllm
 from tests.agent.page_server import Served, serving
 from tests.agent.scraping import NS, START, Scraping
@@ -255,3 +256,13 @@ def test_a_stored_window_is_judged_as_one_that_was_just_looked_at(scraping):
     found = examine(reads, Question(reads.runs("chat")[0], now_ns=int(scraping.now[0] * NS)))
     reads.close()
     assert found.verdict == "healthy"
+
+
+@pytest.mark.parametrize("command", ["summary", "costs"])
+def test_a_command_that_needs_owners_says_so_instead_of_0(scraping, capsys, command):
+    follow(scraping, range(2))
+
+    code = kvpulse([command, "--store", scraping.store])
+
+    assert code == 4
+    assert "chat is known by its metrics page" in capsys.readouterr().err
