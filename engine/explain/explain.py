@@ -68,7 +68,6 @@ class _Explaining:
 
     def explanation(self, on_progress: OnProgress) -> Explanation:
         ends = [self._sums(ALL_FIRST), self._sums(ALL_SECOND)]
-        on_progress(2, NUM_CHOICES)
         replayed = Pair(ends[0].mean, ends[1].mean)
         fidelity = Pair(
             _fidelity(self._recorded.first, replayed.first),

@@ -17,6 +17,7 @@ NEEDED: Final = (
     "max_queue",
     "max_context",
 )
+MOST_BLOCKS: Final = 1 << 23  # a replay's pool takes memory for each
 AUDIT_NS: Final = 3600 * 10**9  # nobody reads the audits of a replay
 
 
@@ -45,6 +46,8 @@ def settings_of(fingerprint: dict[str, Stated]) -> EngineSettings:
         raise CannotBeExplained(
             f"the engine states no {', '.join(missing)}: without these it cannot be replayed"
         )
+    if max(_number(fingerprint, name, 0) for name in ("total_blocks", "host_blocks")) > MOST_BLOCKS:
+        raise CannotBeExplained(f"the engine states more than {MOST_BLOCKS:,} blocks")
     if _number(fingerprint, "kv_groups", 1) > 1:
         raise CannotBeExplained("the engine has several KV groups; only one can be replayed")
     window = fingerprint.get("sliding_window")

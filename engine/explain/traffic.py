@@ -85,10 +85,9 @@ def recut(hashes: Seq[int], recorded: int, wanted: int, num_blocks: int) -> list
     A block is the same in two prompts where the recorded block that holds its end is: exact where
     the wanted size is a multiple of the recorded one, else a little too careful.
     """
+    num_blocks = min(num_blocks, len(hashes) * recorded // wanted)
     ends = [-(-(block + 1) * wanted // recorded) - 1 for block in range(num_blocks)]
-    return [
-        mix(hashes[end] ^ mix(block)) or 1 for block, end in enumerate(ends) if end < len(hashes)
-    ]
+    return [mix(hashes[end] ^ mix(block)) or 1 for block, end in enumerate(ends)]
 
 
 def timed_requests(contents: Contents, arrivals_ns: Ints, block_size: int) -> list[TimedRequest]:

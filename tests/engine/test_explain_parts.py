@@ -107,6 +107,7 @@ def test_the_engine_is_the_one_that_was_stated():
     [
         ({"max_batch": None}, "states no max_batch"),
         ({"kv_groups": 2}, "several KV groups"),
+        ({"total_blocks": 1 << 40}, "more than 8,388,608 blocks"),
         ({"token_budget": 2}, "token_budget"),
     ],
 )

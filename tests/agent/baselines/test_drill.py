@@ -1,5 +1,6 @@
 """A small slice of the drill: real engines, real ledgers, and the store beside them."""
 
+import json
 import threading
 
 import numpy as np
@@ -12,6 +13,7 @@ from agent.baselines.compare import compare
 from agent.baselines.comparison import Answer
 from agent.baselines.gather import Grid
 from agent.baselines.where import where
+from agent.commands import drill
 from agent.config import AgentConfig
 from agent.live_view import LiveView
 from agent.reads.reads import open_reads
@@ -102,3 +104,12 @@ def test_the_plan_is_what_is_promised_and_no_seed_comes_twice():
     seeds = [run.seed for pair in pairs for run in (pair.first, pair.second)]
     assert len(set(seeds)) == len(seeds)
     assert {pair.first.load for pair in pairs} == set(LOADS)
+
+
+def test_the_drill_of_explanations_runs_on_the_engines_side(capfd):
+    code = drill.main(["--decomposition", "--seeds", "1", "--only", "nothing", "--json"])
+
+    told = json.loads(capfd.readouterr().out)
+    assert code == 0
+    assert told["failed"] == []
+    assert told["table"]["nothing"]["right"] == told["table"]["nothing"]["runs"] == 1
