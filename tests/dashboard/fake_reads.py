@@ -11,6 +11,7 @@ from agent.reads.broken_laws import BrokenLaw
 from agent.reads.gpus import GpuHistory, GpuSeries
 from agent.reads.incidents import IncidentRow
 from agent.reads.models import (
+    ClockStep,
     EngineRow,
     GapRow,
     KindTotal,
@@ -260,6 +261,9 @@ class FakeReads:
         if self.with_gap:
             marks.append(Mark(middle, MarkKind.GAP, "412 events lost"))
         return marks
+
+    def clock_steps(self, run_key, start_ns, end_ns) -> list[ClockStep]:
+        return []
 
     def gaps(self, run_key) -> list[GapRow]:
         if not self.with_gap:
