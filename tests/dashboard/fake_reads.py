@@ -29,6 +29,7 @@ from agent.reads.models import (
     Series,
     TelemetryHealth,
     TenantRow,
+    WaitingSequence,
 )
 from tests.dashboard.factories_rows import block_map_with_all_states, engine_row, request_row
 
@@ -44,7 +45,7 @@ class FakeReads:
     num_engines: int = 1
     state: RunState = RunState.LIVE
     commit_age_seconds: float = 0.3
-    waiting: int = 7
+    num_waiting: int = 7
     num_leaks: int = 0
     gpu_series: tuple[GpuSeries, ...] = ()
     audits_failed: int = 0
@@ -65,7 +66,7 @@ class FakeReads:
                 engine=f"llm-{number}",
                 run_key=number + 1,
                 total_blocks=self.num_blocks,
-                waiting=0 if quiet else self.waiting,
+                waiting=0 if quiet else self.num_waiting,
                 measured=self.measured,
             )
             rows.append(
@@ -81,6 +82,9 @@ class FakeReads:
 
     def run(self, run_key) -> EngineRow | None:
         return next((row for row in self.engines() if row.run_key == run_key), None)
+
+    def waiting(self, run_key) -> list[WaitingSequence]:
+        return []
 
     def mean_prompt_tokens(self, run_key, start_ns, end_ns) -> float | None:
         return 812.0 if self.measured else None
@@ -125,7 +129,7 @@ class FakeReads:
             "admitted": np.floor(busy * 5 * tier),
             "compute_ns": np.full(len(t_ns), 0.6 * SECOND * tier),
             "running": np.floor(busy * 33),
-            "waiting": np.full(len(t_ns), float(self.waiting)),
+            "waiting": np.full(len(t_ns), float(self.num_waiting)),
         }
         if self.shares:
             known |= {
