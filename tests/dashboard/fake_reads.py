@@ -11,6 +11,7 @@ from agent.reads.broken_laws import BrokenLaw
 from agent.reads.gpus import GpuHistory, GpuSeries
 from agent.reads.incidents import IncidentRow
 from agent.reads.models import (
+    ClockStep,
     EngineRow,
     GapRow,
     KindTotal,
@@ -28,6 +29,7 @@ from agent.reads.models import (
     Series,
     TelemetryHealth,
     TenantRow,
+    WaitingSequence,
 )
 from tests.dashboard.factories_rows import block_map_with_all_states, engine_row, request_row
 
@@ -43,7 +45,7 @@ class FakeReads:
     num_engines: int = 1
     state: RunState = RunState.LIVE
     commit_age_seconds: float = 0.3
-    waiting: int = 7
+    num_waiting: int = 7
     num_leaks: int = 0
     gpu_series: tuple[GpuSeries, ...] = ()
     audits_failed: int = 0
@@ -64,7 +66,7 @@ class FakeReads:
                 engine=f"llm-{number}",
                 run_key=number + 1,
                 total_blocks=self.num_blocks,
-                waiting=0 if quiet else self.waiting,
+                waiting=0 if quiet else self.num_waiting,
                 measured=self.measured,
             )
             rows.append(
@@ -80,6 +82,9 @@ class FakeReads:
 
     def run(self, run_key) -> EngineRow | None:
         return next((row for row in self.engines() if row.run_key == run_key), None)
+
+    def waiting(self, run_key) -> list[WaitingSequence]:
+        return []
 
     def mean_prompt_tokens(self, run_key, start_ns, end_ns) -> float | None:
         return 812.0 if self.measured else None
@@ -124,7 +129,7 @@ class FakeReads:
             "admitted": np.floor(busy * 5 * tier),
             "compute_ns": np.full(len(t_ns), 0.6 * SECOND * tier),
             "running": np.floor(busy * 33),
-            "waiting": np.full(len(t_ns), float(self.waiting)),
+            "waiting": np.full(len(t_ns), float(self.num_waiting)),
         }
         if self.shares:
             known |= {
@@ -260,6 +265,9 @@ class FakeReads:
         if self.with_gap:
             marks.append(Mark(middle, MarkKind.GAP, "412 events lost"))
         return marks
+
+    def clock_steps(self, run_key, start_ns, end_ns) -> list[ClockStep]:
+        return []
 
     def gaps(self, run_key) -> list[GapRow]:
         if not self.with_gap:

@@ -108,7 +108,7 @@ def test_no_engine_yet_says_what_to_run(monkeypatch):
 
 
 def test_several_engines_are_listed_worst_first(app):
-    page = app(FakeReads(num_engines=3, waiting=9))
+    page = app(FakeReads(num_engines=3, num_waiting=9))
 
     statuses = page.dataframe[0].value["Status"].tolist()
 
@@ -129,7 +129,7 @@ def test_the_overview_begins_with_the_verdict_its_evidence_and_what_to_do(app):
 
 
 def test_a_healthy_engine_has_a_verdict_of_one_line(app):
-    said = texts(app(FakeReads(waiting=0)))
+    said = texts(app(FakeReads(num_waiting=0)))
 
     calm = said[: said.index("</div>")]
     assert '<div class="kv-verdict calm"' in calm
