@@ -121,7 +121,7 @@ FIXTURES: Final = {
         Case("slow_step", ("KvpulseComputeSlow", "KvpulseBudgetBurning"), settles_seconds=480),
         Case("stall_admission", ("KvpulseStalled",)),
         Case("pool_shrink", ("KvpulsePoolExhausted",)),
-        Case("hog_tenant", ("KvpulseTenantHog",), settles_seconds=420),
+        Case("hog_tenant", ("KvpulseTenantHog",), settles_seconds=900),
         Case("drop_events", ("KvpulseTelemetryIncomplete",)),
         Case("slow_frontend", ("KvpulseFrontendSlow",)),
         Case("engine_crash", ("KvpulseEngineDown",), is_restarted=True),
