@@ -1,5 +1,6 @@
 """Triage over real stores: the same verdict on both databases, and engines that fall silent."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -53,7 +54,7 @@ def test_both_databases_give_the_same_verdict_with_the_same_evidence(
     assert of_file.verdict is Verdict.POOL_LEAK
     assert as_json(of_server) == as_json(of_file)
     assert code == 1
-    assert capsys.readouterr().out.startswith(f"{ENGINE}: pool_leak")
+    assert f"{ENGINE}: pool_leak (high confidence)" in capsys.readouterr().out
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
@@ -144,4 +145,5 @@ def test_an_engine_whose_heartbeats_go_on_without_steps_is_stalled(
     found = _examine(agent, where, since=1)
 
     assert found.verdict is Verdict.STALLED
-    assert found.headline.summary.startswith("no step for 29 s although sequences are live")
+    said = r"no step for (29|30) s although sequences are live"  # heartbeats end within a second
+    assert re.match(said, found.headline.summary)
