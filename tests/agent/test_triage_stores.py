@@ -54,7 +54,7 @@ def test_both_databases_give_the_same_verdict_with_the_same_evidence(
     assert of_file.verdict is Verdict.POOL_LEAK
     assert as_json(of_server) == as_json(of_file)
     assert code == 1
-    assert f"{ENGINE}: pool_leak (high confidence)" in capsys.readouterr().out
+    assert re.search(rf"^{ENGINE}: .*pool_leak", capsys.readouterr().out, re.MULTILINE)
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
