@@ -74,7 +74,7 @@ class Traffic:
         load: Arrivals in parts of what the engine of the drill can keep up with.
         bursts: Half a minute of three times the load (at most 1.5), every five minutes.
         surge_after: From this part of the run on three times the load (at most 1.5).
-        idle_after: Nobody comes for this part of the run, at its end.
+        idle: For this part of the run nobody comes; then they come again.
         repeats: Prompts come again, so that the pool fills with cached blocks that are found.
         slice: A recorded slice that is followed instead; `load` says nothing then.
     """
@@ -84,7 +84,7 @@ class Traffic:
     seed: int
     bursts: bool = False
     surge_after: float = 1.0
-    idle_after: float = 0.0
+    idle: float = 0.0
     repeats: bool = False
     slice: "TraceSlice | None" = None
 
@@ -162,7 +162,7 @@ def healthy(hours: float, seed: int = 1) -> Iterator[Scenario]:
     for load in (0.3, 0.7, 0.9):
         yield Scenario(f"healthy-{load}-{seed}", Traffic(load, seconds, first + 1))
     yield Scenario(f"bursts-{seed}", Traffic(0.5, seconds, first + 2, bursts=True))
-    yield Scenario(f"idle-hours-{seed}", Traffic(0.5, seconds, first + 3, idle_after=0.8))
+    yield Scenario(f"idle-hours-{seed}", Traffic(0.5, seconds, first + 3, idle=0.8))
     yield Scenario(f"restart-{seed}", Traffic(0.6, seconds / 2, first + 4), runs=2)
     yield Scenario(f"cold-start-{seed}", Traffic(0.9, 300.0, first + 5))
     yield Scenario(f"cached-pool-{seed}", Traffic(0.6, seconds, first + 6, repeats=True))

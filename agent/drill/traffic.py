@@ -17,6 +17,7 @@ LONGEST_OUTPUT: Final = 600
 BURST_EVERY_SECONDS: Final = 300.0
 BURST_SECONDS: Final = 30.0
 MOST_LOAD: Final = 1.5
+BEFORE_IDLE: Final = 0.75  # of the busy time; what comes after shows how an engine wakes up
 KNOWN_PROMPTS: Final = 100
 DIGITS: Final = len("2023-11-16 18:17:03.979960")  # of the 100-ns ones the trace has, Python reads
 
@@ -33,11 +34,13 @@ def _lines(traffic: Traffic) -> Iterator[dict[str, object]]:
     source = random.Random(traffic.seed)
     known: list[tuple[int, list[int]]] = []
     seconds = 0.0
-    ends = traffic.seconds * (1 - traffic.idle_after)
+    idles_at = traffic.seconds * (1 - traffic.idle) * BEFORE_IDLE
     while True:
         rate = _load(traffic, seconds) * REQUESTS_PER_SECOND_AT_FULL_LOAD
-        seconds += source.expovariate(rate)
-        if seconds > ends:
+        before, seconds = seconds, seconds + source.expovariate(rate)
+        if before <= idles_at < seconds:
+            seconds += traffic.seconds * traffic.idle
+        if seconds > traffic.seconds:
             return
         length, ids = _prompt(source)
         if traffic.repeats and len(known) >= KNOWN_PROMPTS:

@@ -12,6 +12,7 @@ from agent.triage.facts import (
     QueueFacts,
     Resize,
     StepFacts,
+    TelemetryFacts,
     TenantShare,
     TrafficFacts,
 )
