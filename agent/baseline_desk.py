@@ -13,10 +13,10 @@ from typing import Final
 
 from agent.baselines.compare import compare
 from agent.baselines.comparison import Comparison
+from agent.baselines.errors import BaselineBusy, BaselineExists, BaselineRefused
 from agent.baselines.name import checked_name
 from agent.baselines.side import Side
 from agent.duration import duration_text
-from agent.errors import BaselineBusy, BaselineExists, BaselineRefused
 from agent.reads.baselines import BaselineRow, StoredBaseline
 from agent.reads.reads import Reads, open_reads
 from agent.reads.recordings import Stretch, record_window

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
+from agent.baselines.errors import BaselineError
 from agent.baselines.traffic import Traffic
-from agent.errors import BaselineError
 from agent.reads.baselines import StoredBaseline
 from agent.reads.reads import Reads
 from dashboard.frames.baselines import Listed

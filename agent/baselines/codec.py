@@ -10,10 +10,10 @@ from typing import Final
 import numpy as np
 import zstandard
 
+from agent.baselines.errors import BaselineDamaged
 from agent.baselines.first_tokens import FIRST_TOKEN_COUNTERS
 from agent.baselines.metrics import COUNTERS, LATENCIES
 from agent.baselines.window_series import NS, Bools, BucketLines, Floats, Ints, WindowSeries
-from agent.errors import BaselineDamaged
 from agent.rollups.histogram import NUM_BUCKETS
 from agent.rollups.scalars import TIERS
 

@@ -3,7 +3,7 @@
 import re
 from typing import Final
 
-from agent.errors import BaselineRefused
+from agent.baselines.errors import BaselineRefused
 from kvpulse.plain_text import plain_text
 
 MOST_CHARACTERS: Final = 64

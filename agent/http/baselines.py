@@ -14,8 +14,7 @@ from starlette.routing import Route
 
 from agent.baseline_desk import DEFAULT_SECONDS, BaselineDesk, Sides
 from agent.baselines.document import Document, comparison_document, side_document
-from agent.errors import (
-    AgentError,
+from agent.baselines.errors import (
     BaselineBusy,
     BaselineDamaged,
     BaselineExists,
@@ -23,6 +22,7 @@ from agent.errors import (
     BaselineRefused,
     RecordingGone,
 )
+from agent.errors import AgentError
 from agent.http.changes import check_no_page, read_object
 from agent.http.told import told
 from agent.reads.baselines import BaselineRow, StoredBaseline

@@ -7,8 +7,8 @@ from typing import Final
 from sqlalchemy import Connection, Row, text
 
 from agent.baselines.codec import decode_series
+from agent.baselines.errors import BaselineDamaged, BaselineNotFound
 from agent.baselines.side import Completeness, Side
-from agent.errors import BaselineDamaged, BaselineNotFound
 
 HEAD: Final = (
     "name, engine, start_at_ns, end_at_ns, saved_at_ns, tier_seconds, fingerprint,"

@@ -7,8 +7,9 @@ from typing import Final, NamedTuple
 from sqlalchemy import Connection, Row, text
 from sqlalchemy.exc import SQLAlchemyError
 
+from agent.baselines.errors import BaselineRefused, RecordingGone
 from agent.chunks.chunk import decode_chunk
-from agent.errors import BaselineRefused, ChunkError, RecordingGone, StoreUnreadable
+from agent.errors import ChunkError, StoreUnreadable
 from agent.reads.windows import choose_engine, newest_config
 from agent.store.connection import first_line, open_for_reading, parse_address
 from agent.store.revision import check_revision

@@ -9,10 +9,10 @@ import numpy as np
 from sqlalchemy import Connection, Row, text
 
 from agent.baselines.codec import MAX_INTERVALS
+from agent.baselines.errors import BaselineRefused
 from agent.baselines.gather import Grid, HistogramRow, RunRows, gather
 from agent.baselines.metrics import COUNTERS, LATENCIES
 from agent.baselines.side import Completeness, Side
-from agent.errors import BaselineRefused
 from agent.reads.first_tokens import read_first_tokens
 from agent.reads.models import Fingerprint, Int64Array
 from agent.reads.series import read_stretch

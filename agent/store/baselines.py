@@ -8,9 +8,10 @@ from sqlalchemy import Engine, text
 from sqlalchemy.exc import DBAPIError, IntegrityError
 
 from agent.baselines.codec import encode_series
+from agent.baselines.errors import BaselineExists, BaselineNotFound, BaselineRefused
 from agent.baselines.figures import judged_figures
 from agent.baselines.side import Side
-from agent.errors import BaselineExists, BaselineNotFound, BaselineRefused, StoreUnwritable
+from agent.errors import StoreUnwritable
 from agent.store.connection import StoreAddress, open_for_writing, why_unwritable
 
 MOST_BASELINES: Final = 200  # one is about 0.1 MB; retention never takes them

@@ -7,7 +7,7 @@ import pytest
 import zstandard
 
 from agent.baselines.codec import decode_series, encode_series
-from agent.errors import BaselineDamaged
+from agent.baselines.errors import BaselineDamaged
 from tests.agent.factories_baselines import series, without
 
 

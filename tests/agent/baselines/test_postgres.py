@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from agent.errors import BaselineExists, BaselineNotFound
+from agent.baselines.errors import BaselineExists, BaselineNotFound
 from agent.reads.reads import open_reads
 from agent.store.baselines import BaselineWriter
 from agent.store.connection import parse_address

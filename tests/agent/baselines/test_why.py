@@ -10,10 +10,10 @@ from sqlalchemy import text
 
 from agent.agent_loop import AgentLoop
 from agent.baseline_desk import BaselineDesk
+from agent.baselines.errors import RecordingGone
 from agent.baselines.why import with_why
 from agent.commands import baseline as command
 from agent.config import AgentConfig
-from agent.errors import RecordingGone
 from agent.http.app import create_app
 from agent.http.server import start_http_server
 from agent.live_view import LiveView
