@@ -110,7 +110,7 @@ CSS: Final = """
   padding: .15rem 0; line-height: 1.5; }
 .kv-verdict .do i { font-style: normal; opacity: .74; }
 .kv-verdict ul { margin: 0; padding: 0; list-style: none; }
-.kv-verdict li { margin: 0; padding: 0; font-size: inherit; line-height: inherit; }
+.kv-verdict li { margin: 0; padding: 0; font-size: inherit !important; line-height: inherit; }
 .kv-verdict em { font-style: normal; font-weight: 600; border-bottom: 2px solid var(--tone); }
 .kv-verdict + .kv-verdict { margin-top: .6rem; }
 .kv-verdict.flat { background: none; border-width: 0 0 0 3px; border-radius: 0;
