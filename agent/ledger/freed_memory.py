@@ -2,7 +2,8 @@
 
 glibc hands arrays of 128 KiB and more back to the kernel as soon as they are freed, and each next
 one is faulted in again page by page. Following a stream makes and frees dozens of such arrays a
-batch: a tenth of its CPU time went there. What is kept is never more than was in use at the peak.
+batch: a tenth of its CPU time went there. What is kept is never more than was in use at the peak;
+of all threads together, for they share one arena. Of one each, every thread would keep its own.
 """
 
 import ctypes
@@ -11,6 +12,7 @@ from typing import Final
 # From <malloc.h>.
 _TRIM_THRESHOLD: Final = -1
 _MMAP_THRESHOLD: Final = -3
+_ARENA_MAX: Final = -8
 _KEPT_BYTES: Final = 128 << 20
 _LARGEST_BYTES: Final = 32 << 20  # glibc takes no more
 
@@ -21,5 +23,9 @@ def keep_freed_memory() -> bool:
         mallopt = ctypes.CDLL(None).mallopt
     except (AttributeError, OSError):
         return False
-    told = mallopt(_MMAP_THRESHOLD, _LARGEST_BYTES), mallopt(_TRIM_THRESHOLD, _KEPT_BYTES)
+    told = (
+        mallopt(_MMAP_THRESHOLD, _LARGEST_BYTES),
+        mallopt(_TRIM_THRESHOLD, _KEPT_BYTES),
+        mallopt(_ARENA_MAX, 1),
+    )
     return all(told)

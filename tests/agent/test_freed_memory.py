@@ -37,3 +37,39 @@ def page_faults(mode):
 
 def test_arrays_made_again_and_again_are_not_faulted_in_again():
     assert page_faults("keep") < page_faults("give back") / 4
+
+
+THREADS = """
+import sys, threading
+import numpy as np
+from agent.ledger.freed_memory import keep_freed_memory
+
+if not keep_freed_memory():
+    sys.exit(77)
+
+def resident_mb():
+    return int(open("/proc/self/statm").read().split()[1]) * 4096 / 1e6
+
+def use(done, end):
+    arrays = [np.ones(8_000) for _ in range(320)]  # 20 MB
+    del arrays
+    done.set()
+    end.wait()
+
+end, before = threading.Event(), resident_mb()
+for _ in range(6):
+    done = threading.Event()
+    threading.Thread(target=use, args=(done, end)).start()
+    done.wait()
+print(resident_mb() - before)
+end.set()
+"""
+
+
+def test_what_one_thread_frees_the_next_one_takes():
+    done = subprocess.run([sys.executable, "-c", THREADS], capture_output=True, text=True)
+    if done.returncode == 77:
+        pytest.skip("the C library cannot be told to keep memory")
+
+    assert done.returncode == 0, done.stderr
+    assert float(done.stdout) < 60  # 20 MB, not 20 of each thread
