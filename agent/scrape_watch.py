@@ -12,20 +12,14 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
-from agent.errors import (
-    AgentError,
-    PageUnreachable,
-    PageUnreadable,
-    StoreConflict,
-    StoreUnwritable,
-    StreamHeld,
-)
+from agent.errors import AgentError, StoreConflict, StoreUnwritable, StreamHeld
 from agent.ledger.delta import RunShape
 from agent.live_view import LiveEngine, LiveView
 from agent.log_limit import OncePerHour
 from agent.reads.models import RunState
 from agent.reads.reads import Reads, open_reads
 from agent.scraped.address import PageAddress
+from agent.scraped.errors import PageUnreachable, PageUnreadable
 from agent.scraped.live import Shown, live_of
 from agent.scraped.page_reader import PageReader
 from agent.scraped.reading import Reading

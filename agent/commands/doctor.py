@@ -12,10 +12,11 @@ from agent.commands.doctor_url import Looks, examine_page
 from agent.commands.exit_codes import ExitCode
 from agent.commands.moments import TIME_FORMS, joined, parse_duration, parse_moment
 from agent.config import AgentConfig, load_config
-from agent.errors import ConfigError, PageUnreachable, PageUnreadable, StoreError
+from agent.errors import ConfigError, StoreError
 from agent.reads.models import EngineRow, RunRow
 from agent.reads.reads import Reads, open_reads
 from agent.scraped.address import parse_address
+from agent.scraped.errors import PageUnreachable, PageUnreadable
 from agent.triage.doctor import examine
 from agent.triage.gather import Question
 from agent.triage.judge import severity

@@ -7,9 +7,9 @@ from functools import partial
 from itertools import chain
 from typing import Final
 
-from agent.errors import PageUnreachable, PageUnreadable
 from agent.reads.models import RunState
 from agent.scraped.address import PageAddress
+from agent.scraped.errors import PageUnreachable, PageUnreadable
 from agent.scraped.page_reader import PageReader
 from agent.scraped.reading import Reading
 from agent.scraped.window import ScrapedWindow, window_of

@@ -12,11 +12,12 @@ import numpy as np
 
 from agent.commands.exit_codes import ExitCode
 from agent.config import load_config
-from agent.errors import ConfigError, NeedsJournal
+from agent.errors import ConfigError
 from agent.pool_usage import known_owner, leaker_words
 from agent.reads.broken_laws import BrokenLaw
 from agent.reads.models import RunRow
 from agent.reads.reads import Reads, open_reads
+from agent.scraped.errors import NeedsJournal
 from agent.scraped.fingerprint import is_scraped, page_of
 from kvpulse.events import UNKNOWN_OWNER
 

@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from agent.errors import PageUnreadable
+from agent.scraped.errors import PageUnreadable
 
 MOST_SAMPLES: Final = 100_000
 LONGEST_LABEL: Final = 256

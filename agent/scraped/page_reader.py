@@ -4,9 +4,9 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 
-from agent.errors import PageUnreachable
 from agent.scraped import sglang, vllm
 from agent.scraped.address import PageAddress
+from agent.scraped.errors import PageUnreachable
 from agent.scraped.exposition import parse_page
 from agent.scraped.reading import Reading
 

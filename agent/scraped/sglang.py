@@ -9,7 +9,7 @@ are taken over all. Blocks are pages; a lost page reads as used, and so do those
 from collections.abc import Mapping
 from typing import Final
 
-from agent.errors import PageUnreadable
+from agent.scraped.errors import PageUnreadable
 from agent.scraped.exposition import Sample, Samples
 from agent.scraped.numbers import LARGEST, buckets_of, count_of, mean_of, total_of
 from agent.scraped.reading import Reading, Stated

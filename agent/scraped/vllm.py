@@ -8,7 +8,7 @@ aborted; time in the queue is told when a request *ends*; gauges move only when 
 from collections.abc import Mapping
 from typing import Final
 
-from agent.errors import PageUnreadable
+from agent.scraped.errors import PageUnreadable
 from agent.scraped.exposition import Samples
 from agent.scraped.numbers import LARGEST, buckets_of, by_label_of, count_of, mean_of, total_of
 from agent.scraped.reading import Buckets, Reading, Stated

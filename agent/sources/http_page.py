@@ -7,8 +7,8 @@ import threading
 from contextlib import suppress
 from typing import Final
 
-from agent.errors import PageUnreachable
 from agent.scraped.address import PageAddress
+from agent.scraped.errors import PageUnreachable
 
 MOST_BYTES: Final = 8 << 20
 OK: Final = 200

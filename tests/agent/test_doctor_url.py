@@ -8,8 +8,9 @@ import pytest
 
 from agent.commands import doctor
 from agent.commands.doctor_url import Looks
-from agent.errors import ConfigError, PageUnreachable
+from agent.errors import ConfigError
 from agent.scraped.address import parse_address
+from agent.scraped.errors import PageUnreachable
 from agent.sources.http_page import fetch
 from kvpulse.command import main as kvpulse
 from tests.agent import vllm_pages as vllm
