@@ -20,6 +20,12 @@ from agent.store.connection import (
     open_for_writing,
     why_unwritable,
 )
+from agent.store.detail_drop import (
+    ALL_TIME,
+    Needed,
+    drop_days_of_chunks,
+    drop_days_of_maps,
+)
 from agent.store.gpu_history import delete_gpu_samples
 from agent.store.partition_drop import drop_intervals, whole_cut
 from agent.store.pins import NO_PINS, held_pins
@@ -149,8 +155,8 @@ class Pruner:
         self, done: Pruned, *, num_bytes: int | None = None, before_ns: int | None = None
     ) -> None:
         """Delete the oldest stretches: so many bytes, or all that end before a time."""
-        freed, mark = 0, Mark()
         done.pinned_bytes = 0
+        freed, mark = self._drop_days(done, num_bytes, before_ns), Mark()
         while num_bytes is None or freed < num_bytes:
             with self._reading() as connection:
                 units = oldest_stretches(connection, mark)
@@ -164,6 +170,15 @@ class Pruner:
                     return
             if not units:
                 return
+
+    def _drop_days(self, done: Pruned, num_bytes: int | None, before_ns: int | None) -> int:
+        """Drop what days of chunks go as a whole, before stretches go one by one."""
+        needed = Needed(self._pins, ALL_TIME if before_ns is None else before_ns)
+        most = ALL_TIME if num_bytes is None else num_bytes
+        gone = drop_days_of_chunks(self._engine, needed, most)
+        if gone.rows:
+            done.deleted[Held.DETAIL] = done.deleted.get(Held.DETAIL, 0) + gone.rows
+        return gone.num_bytes
 
     def _stays_pinned(self, unit: DetailStretch, done: Pruned) -> bool:
         """Keep a stretch around an incident, and count what that takes."""
@@ -216,8 +231,12 @@ class Pruner:
         self, done: Pruned, *, num_bytes: int | None = None, before_ns: int | None = None
     ) -> None:
         """Delete the oldest snapshots whose chunks are gone."""
-        freed = 0
-        before = before_ns if before_ns is not None else 1 << 62
+        before = ALL_TIME if before_ns is None else before_ns
+        most = ALL_TIME if num_bytes is None else num_bytes
+        gone = drop_days_of_maps(self._engine, Needed(self._pins, before), most)
+        if gone.rows:
+            done.deleted[Held.MAPS] = done.deleted.get(Held.MAPS, 0) + gone.rows
+        freed = gone.num_bytes
         kept = self._pins.outside("at_ns", "at_ns")
         while num_bytes is None or freed < num_bytes:
             with self._engine.begin() as connection:
