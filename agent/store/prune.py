@@ -26,7 +26,7 @@ from agent.store.detail_drop import (
     drop_days_of_chunks,
     drop_days_of_maps,
 )
-from agent.store.gpu_history import delete_gpu_samples
+from agent.store.gpu_history import delete_oldest_gpu_samples
 from agent.store.partition_drop import drop_intervals, whole_cut
 from agent.store.pins import NO_PINS, held_pins
 from agent.store.prune_rows import delete_intervals, delete_requests, oldest_row_ns
@@ -39,7 +39,7 @@ from agent.store.retention import (
     finer_than,
     plan,
 )
-from agent.store.space import PRUNE_LOCK, Space, give_back, measure
+from agent.store.space import GPU_MINUTE_BYTES, PRUNE_LOCK, Space, give_back, measure
 from agent.store.stretches import (
     DetailStretch,
     Mark,
@@ -148,6 +148,8 @@ class Pruner:
             self._free_detail(done, num_bytes=num_bytes)
         elif kind is Held.MAPS:
             self._free_maps(done, num_bytes=num_bytes)
+        elif kind is Held.GPUS:
+            self._free_gpu_minutes(done, num_bytes)
         else:
             self._free_rows(kind, num_bytes, done)
 
@@ -261,6 +263,13 @@ class Pruner:
             freed += sum(int(row.bytes) for row in rows)
             done.deleted[Held.MAPS] = done.deleted.get(Held.MAPS, 0) + len(rows)
 
+    def _free_gpu_minutes(self, done: Pruned, num_bytes: int) -> None:
+        with self._engine.begin() as connection:
+            wanted = max(1, num_bytes // GPU_MINUTE_BYTES)
+            number = delete_oldest_gpu_samples(connection, wanted)
+        if number:
+            done.deleted[Held.GPUS] = done.deleted.get(Held.GPUS, 0) + number
+
     def _free_rows(self, kind: Held, num_bytes: int, done: Pruned) -> None:
         """Delete the oldest stretches of a kind in steps of time, and what is finer with them."""
         cost = REQUEST_BYTES if kind is Held.REQUESTS else INTERVAL_BYTES
@@ -302,9 +311,6 @@ class Pruner:
                 number += delete_requests(self._engine, key, cut, self._pins)
             else:
                 number += delete_intervals(self._engine, key, TIER_OF[kind], cut, self._pins)
-        if kind is Held.MINUTES:  # of the same resolution
-            with self._engine.begin() as connection:
-                delete_gpu_samples(connection, before_ns=cut)
         if number:
             done.deleted[kind] = done.deleted.get(kind, 0) + number
         return number
