@@ -12,7 +12,6 @@ from agent.triage.facts import (
     QueueFacts,
     Resize,
     StepFacts,
-    TelemetryFacts,
     TenantShare,
     TrafficFacts,
 )
