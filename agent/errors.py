@@ -264,6 +264,17 @@ class StreamHeld(StoreError):
         self.is_proven = is_proven
 
 
+class DaysRefused(StoreError):
+    """A run's times are none that a clock of an engine would show; nothing of them is stored."""
+
+    def __init__(self, stream: str, found: str, allowed: str) -> None:
+        super().__init__(
+            f"stream {stream}: {found}, {allowed}; what was stored before stays. See whether its "
+            "journal is damaged, or its engine's clock"
+        )
+        self.stream = stream
+
+
 class UnknownMetricError(StoreError):
     """No column, latency or family has this name."""
 

@@ -19,6 +19,7 @@ from kvpulse.plain_text import plain_text
 
 LOGGER: Final = logging.getLogger(__name__)
 KEPT_NS: Final = 30 * 86_400_000_000_000
+NEWEST_NS: Final = 2 * 3_600_000_000_000  # kept whatever the budget
 MOST_WAITING: Final = 4096  # rows kept while the database is away; then the oldest go
 
 
@@ -73,6 +74,23 @@ class GpuHistory:
 def delete_gpu_samples(connection: Connection, *, before_ns: int) -> None:
     """Delete the minutes before a time."""
     connection.execute(text("DELETE FROM gpu_samples WHERE at_ns<:before"), {"before": before_ns})
+
+
+def delete_oldest_gpu_samples(connection: Connection, number: int) -> int:
+    """Delete about so many of the oldest rows, by whole minutes; return how many went.
+
+    The newest hours stay, whatever is asked.
+    """
+    newest = connection.execute(text("SELECT MAX(at_ns) FROM gpu_samples")).scalar()
+    if newest is None:
+        return 0
+    later = text("SELECT at_ns FROM gpu_samples ORDER BY at_ns LIMIT 1 OFFSET :number")
+    reached = connection.execute(later, {"number": number - 1}).scalar()
+    cut = newest - NEWEST_NS
+    if reached is not None:
+        cut = min(cut, reached + 1)
+    delete = text("DELETE FROM gpu_samples WHERE at_ns<:cut")
+    return connection.execute(delete, {"cut": cut}).rowcount
 
 
 def _row(host: str, minute: GpuMinute) -> Row:

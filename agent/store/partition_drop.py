@@ -54,7 +54,7 @@ def drop_intervals(engine: Engine, tier_seconds: int, before_ns: int, pins: Pins
         return 0
     number = 0
     for table in TIER_TABLES:
-        for partition in _partitions(engine, tier_parent(table, tier_seconds)):
+        for partition in partitions_of_table(engine, tier_parent(table, tier_seconds)):
             if partition.end_ns > before_ns - REACH_NS:
                 break
             if pins.touch(partition.start_ns, partition.end_ns + REACH_NS):
@@ -72,7 +72,7 @@ def drop_empty(engine: Engine) -> int:
         return 0
     number = 0
     for parent in PARENTS:
-        for partition in _partitions(engine, parent):
+        for partition in partitions_of_table(engine, parent):
             if partition.end_ns > newest - DAY_NS:
                 break
             if _is_empty(engine, partition):
@@ -80,7 +80,8 @@ def drop_empty(engine: Engine) -> int:
     return number
 
 
-def _partitions(engine: Engine, parent: str) -> list[Partition]:
+def partitions_of_table(engine: Engine, parent: str) -> list[Partition]:
+    """Return the partitions of a table, the oldest first."""
     with engine.connect() as connection:
         return list(partitions_in(connection, parent))
 
@@ -95,18 +96,27 @@ def _has_rows(connection: Connection, partition: Partition) -> bool:
     return bool(connection.execute(query).scalar())
 
 
+def lock_writers_out(connection: Connection, partition: Partition) -> None:
+    """Let nobody add to a partition until the transaction ends; readers still read."""
+    connection.execute(text(f"SET LOCAL lock_timeout = {LOCK_MILLISECONDS}"))
+    connection.execute(text(f"LOCK TABLE ONLY {partition.name} IN SHARE MODE"))
+
+
+def detach(connection: Connection, partition: Partition) -> None:
+    """Make a partition that is locked against writers a table of its own, once nobody reads it."""
+    connection.execute(text(f"ALTER TABLE {partition.parent} DETACH PARTITION {partition.name}"))
+
+
 def _drop(engine: Engine, partition: Partition, *, only_empty: bool) -> int:
     """Drop a partition; return its rows, -1 where it stays."""
     name = partition.name
     try:
         with engine.begin() as connection:
-            connection.execute(text(f"SET LOCAL lock_timeout = {LOCK_MILLISECONDS}"))
-            # Nobody adds to it from here on; readers still read.
-            connection.execute(text(f"LOCK TABLE ONLY {name} IN SHARE MODE"))
+            lock_writers_out(connection, partition)
             rows = connection.execute(text(f"SELECT COUNT(*) FROM {name}")).scalar_one()
             if only_empty and rows:
                 return -1
-            connection.execute(text(f"ALTER TABLE {partition.parent} DETACH PARTITION {name}"))
+            detach(connection, partition)
             connection.execute(text(f"DROP TABLE {name}"))
     except OperationalError:  # not had in time, or a deadlock that the server ended
         return -1

@@ -88,6 +88,8 @@ def partitions_of(delta: LedgerDelta, merge: MergePlan, plan: RepeatPlan) -> set
 class Partitions:
     """Makes the partitions that commits need. One for each store; for one thread."""
 
+    are_made = True
+
     def __init__(self, transaction: Callable[[], AbstractContextManager[Connection]]) -> None:
         self._transaction = transaction
         self._known: set[Partition] = set()
@@ -118,8 +120,7 @@ class Partitions:
 class OnePiece(Partitions):
     """SQLite's tables are in one piece: they need nothing."""
 
-    def ensure(self, wanted: set[Partition]) -> None:
-        """Do nothing."""
+    are_made = False
 
 
 def make_partition(connection: Connection, partition: Partition) -> None:

@@ -20,7 +20,13 @@ from agent.store.connection import (
     open_for_writing,
     why_unwritable,
 )
-from agent.store.gpu_history import delete_gpu_samples
+from agent.store.detail_drop import (
+    ALL_TIME,
+    Needed,
+    drop_days_of_chunks,
+    drop_days_of_maps,
+)
+from agent.store.gpu_history import delete_oldest_gpu_samples
 from agent.store.partition_drop import drop_intervals, whole_cut
 from agent.store.pins import NO_PINS, held_pins
 from agent.store.prune_rows import delete_intervals, delete_requests, oldest_row_ns
@@ -33,7 +39,7 @@ from agent.store.retention import (
     finer_than,
     plan,
 )
-from agent.store.space import PRUNE_LOCK, Space, give_back, measure
+from agent.store.space import GPU_MINUTE_BYTES, PRUNE_LOCK, Space, give_back, measure
 from agent.store.stretches import (
     DetailStretch,
     Mark,
@@ -142,6 +148,8 @@ class Pruner:
             self._free_detail(done, num_bytes=num_bytes)
         elif kind is Held.MAPS:
             self._free_maps(done, num_bytes=num_bytes)
+        elif kind is Held.GPUS:
+            self._free_gpu_minutes(done, num_bytes)
         else:
             self._free_rows(kind, num_bytes, done)
 
@@ -149,8 +157,8 @@ class Pruner:
         self, done: Pruned, *, num_bytes: int | None = None, before_ns: int | None = None
     ) -> None:
         """Delete the oldest stretches: so many bytes, or all that end before a time."""
-        freed, mark = 0, Mark()
         done.pinned_bytes = 0
+        freed, mark = self._drop_days(done, num_bytes, before_ns), Mark()
         while num_bytes is None or freed < num_bytes:
             with self._reading() as connection:
                 units = oldest_stretches(connection, mark)
@@ -164,6 +172,15 @@ class Pruner:
                     return
             if not units:
                 return
+
+    def _drop_days(self, done: Pruned, num_bytes: int | None, before_ns: int | None) -> int:
+        """Drop what days of chunks go as a whole, before stretches go one by one."""
+        needed = Needed(self._pins, ALL_TIME if before_ns is None else before_ns)
+        most = ALL_TIME if num_bytes is None else num_bytes
+        gone = drop_days_of_chunks(self._engine, needed, most)
+        if gone.rows:
+            done.deleted[Held.DETAIL] = done.deleted.get(Held.DETAIL, 0) + gone.rows
+        return gone.num_bytes
 
     def _stays_pinned(self, unit: DetailStretch, done: Pruned) -> bool:
         """Keep a stretch around an incident, and count what that takes."""
@@ -216,8 +233,12 @@ class Pruner:
         self, done: Pruned, *, num_bytes: int | None = None, before_ns: int | None = None
     ) -> None:
         """Delete the oldest snapshots whose chunks are gone."""
-        freed = 0
-        before = before_ns if before_ns is not None else 1 << 62
+        before = ALL_TIME if before_ns is None else before_ns
+        most = ALL_TIME if num_bytes is None else num_bytes
+        gone = drop_days_of_maps(self._engine, Needed(self._pins, before), most)
+        if gone.rows:
+            done.deleted[Held.MAPS] = done.deleted.get(Held.MAPS, 0) + gone.rows
+        freed = gone.num_bytes
         kept = self._pins.outside("at_ns", "at_ns")
         while num_bytes is None or freed < num_bytes:
             with self._engine.begin() as connection:
@@ -241,6 +262,13 @@ class Pruner:
                 return
             freed += sum(int(row.bytes) for row in rows)
             done.deleted[Held.MAPS] = done.deleted.get(Held.MAPS, 0) + len(rows)
+
+    def _free_gpu_minutes(self, done: Pruned, num_bytes: int) -> None:
+        with self._engine.begin() as connection:
+            wanted = max(1, num_bytes // GPU_MINUTE_BYTES)
+            number = delete_oldest_gpu_samples(connection, wanted)
+        if number:
+            done.deleted[Held.GPUS] = done.deleted.get(Held.GPUS, 0) + number
 
     def _free_rows(self, kind: Held, num_bytes: int, done: Pruned) -> None:
         """Delete the oldest stretches of a kind in steps of time, and what is finer with them."""
@@ -283,9 +311,6 @@ class Pruner:
                 number += delete_requests(self._engine, key, cut, self._pins)
             else:
                 number += delete_intervals(self._engine, key, TIER_OF[kind], cut, self._pins)
-        if kind is Held.MINUTES:  # of the same resolution
-            with self._engine.begin() as connection:
-                delete_gpu_samples(connection, before_ns=cut)
         if number:
             done.deleted[kind] = done.deleted.get(kind, 0) + number
         return number

@@ -18,6 +18,7 @@ class Held(StrEnum):
     SECONDS = "rollups_1s"
     TENS = "rollups_10s"
     MINUTES = "rollups_60s"
+    GPUS = "gpu_minutes"  # of machines, not of engines: older or newer than nothing else here
     HOURS = "rollups_3600s"
 
 
@@ -26,9 +27,10 @@ SHARES: Final = {
     Held.DETAIL: 0.50,
     Held.MAPS: 0.05,
     Held.REQUESTS: 0.10,
-    Held.SECONDS: 0.20,
+    Held.SECONDS: 0.19,
     Held.TENS: 0.08,
     Held.MINUTES: 0.05,
+    Held.GPUS: 0.01,
     Held.HOURS: 0.02,
 }
 ROOM_RATIO: Final = 0.05  # of the budget, freed beyond it, so that pruning is not done all the time
@@ -127,5 +129,7 @@ def plan(weights: Mapping[Held, int], used: int, budget: int) -> dict[Held, int]
 
 def finer_than(kind: Held) -> Sequence[Held]:
     """Return the kinds that never reach further back than this one."""
-    kinds = list(Held)
+    if kind is Held.GPUS:
+        return ()
+    kinds = [each for each in Held if each is not Held.GPUS]
     return kinds[: kinds.index(kind)]

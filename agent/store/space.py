@@ -9,6 +9,7 @@ from agent.store.partition_drop import drop_empty
 from agent.store.retention import INTERVAL_BYTES, REQUEST_BYTES, TIER_OF, Held
 
 VACUUM_PAGES: Final = 256  # in one transaction: a megabyte, so that the agent's commits fit between
+GPU_MINUTE_BYTES: Final = 200  # a row of one GPU with its indexes, roughly
 PRUNE_LOCK: Final = 0x6B76_7078  # advisory lock on Postgres: one prunes for the whole fleet
 
 
@@ -51,6 +52,8 @@ def _weights(connection: Connection) -> dict[Held, int]:
     rows = query("SELECT tier_seconds, COUNT(*) FROM rollups GROUP BY tier_seconds").all()
     intervals = {int(tier): int(number) for tier, number in rows}
     weights = {Held.DETAIL: detail, Held.MAPS: int(maps), Held.REQUESTS: requests * REQUEST_BYTES}
+    gpu_minutes = query("SELECT COUNT(*) FROM gpu_samples").scalar_one()
+    weights[Held.GPUS] = gpu_minutes * GPU_MINUTE_BYTES
     for kind, tier in TIER_OF.items():
         weights[kind] = intervals.get(tier, 0) * INTERVAL_BYTES
     return weights

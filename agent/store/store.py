@@ -40,6 +40,7 @@ from agent.store.partitions import OnePiece, Partitions, partitions_of
 from agent.store.resume import StoredRun, load_run
 from agent.store.revision import upgrade
 from agent.store.rows import COUNTS
+from agent.store.run_days import RunDays
 from agent.store.statements import Statements, make_statements
 from agent.store.stream_id import Progress, StreamId
 from kvpulse.stream_values import Position
@@ -65,6 +66,7 @@ class Store:
             DeltaRows(statements, row_writer(engine, statements)),
             self.leases,
             (Partitions if engine.dialect.name == "postgresql" else OnePiece)(self._transaction),
+            seconds,
         )
 
     @classmethod
@@ -154,6 +156,7 @@ class Writing:
     rows: DeltaRows
     leases: Leases
     partitions: Partitions
+    seconds: Callable[[], float]
 
 
 class RunWriter:
@@ -168,6 +171,8 @@ class RunWriter:
         self._rows = writing.rows
         self._leases = writing.leases
         self._partitions = writing.partitions
+        self._seconds = writing.seconds
+        self._days = RunDays(str(stream), writing.seconds())
         self._run_key = run.run_key if run else None
         self._position = run.position if run else None
         self._small_chunks = NO_CHUNKS
@@ -188,12 +193,16 @@ class RunWriter:
 
         Raises:
             StoreConflict: Another agent writes the stream; nothing was stored.
+            DaysRefused: On Postgres: its times are none of a clock; nothing was stored.
             StoreUnwritable: The database refused, or was not heard of again. The same delta is to
                 be tried again; if it was stored after all, it is not stored twice.
         """
         plan = plan_merge(self._small_chunks, delta)
         repeats = plan_repeats(self._tier_ends, delta.rollups)
-        self._partitions.ensure(partitions_of(delta, plan, repeats))
+        wanted = partitions_of(delta, plan, repeats)
+        if self._partitions.are_made:
+            self._days.allow(wanted, self._seconds())
+            self._partitions.ensure(wanted)
         tried, self._stamp = self._stamp, self._stamp or secrets.randbits(62)
         try:
             with self._transaction() as connection:

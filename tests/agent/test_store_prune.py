@@ -14,6 +14,7 @@ from agent.reads.reads import Reads, open_reads
 from agent.store.connection import parse_address
 from agent.store.keeper import StoreKeeper
 from agent.store.prune import Pruner
+from agent.store.retention import Held
 from agent.store.store import Store
 from kvpulse.command import main as kvpulse
 from tests.agent.factories_prune import fill, prune, recorded_store, rows
@@ -96,6 +97,50 @@ def test_a_tiny_budget_takes_all_detail_and_leaves_the_newest_rollups(where: str
     assert rows(where, "SELECT COUNT(*) FROM chunks") == [(0,)]
     assert rows(where, "SELECT COUNT(*) > 0 FROM rollups WHERE tier_seconds=3600") == [(1,)]
     assert rows(where, "SELECT COUNT(*) > 0 FROM rollups WHERE tier_seconds=1") == [(1,)]
+
+
+def put_gpu_minutes(where: str, number: int) -> None:
+    """Put so many minutes of one GPU into a store, as old as the store's newest event and older."""
+    rows(
+        where,
+        "WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n"
+        f" WHERE i < {number - 1}) INSERT INTO gpu_samples SELECT 'host', '0',"
+        " (SELECT MAX(last_event_at_ns) FROM runs) - i * 60000000000, 'H200', 12, 1, 2, 0.5, 300.0,"
+        " '{}' FROM n RETURNING 1",
+    )
+
+
+def test_gpu_minutes_above_their_share_go_and_take_nothing_else_with_them(where: str) -> None:
+    counts = "SELECT (SELECT COUNT(*) FROM chunks), (SELECT COUNT(*) FROM rollups)"
+    before = rows(where, counts)
+    put_gpu_minutes(where, 40_000)
+    size = Path(where).stat().st_size
+
+    done = prune(where, int(size * 0.9))
+
+    assert done.is_within
+    assert set(done.deleted) == {Held.GPUS}
+    assert rows(where, counts) == before
+    assert rows(where, "SELECT COUNT(*) FROM gpu_samples") == [(40_000 - done.deleted[Held.GPUS],)]
+
+
+def test_gpu_minutes_within_their_share_stay_while_an_engines_detail_goes(where: str) -> None:
+    put_gpu_minutes(where, 25)
+    size = Path(where).stat().st_size
+
+    done = prune(where, int(size * 0.9))
+
+    assert done.deleted[Held.DETAIL]
+    assert Held.GPUS not in done.deleted
+    assert rows(where, "SELECT COUNT(*) FROM gpu_samples") == [(25,)]
+
+
+def test_the_newest_hours_of_a_gpu_stay_whatever_the_budget(where: str) -> None:
+    put_gpu_minutes(where, 200)
+
+    prune(where, 1)
+
+    assert rows(where, "SELECT COUNT(*) FROM gpu_samples") == [(121,)]
 
 
 def test_an_agent_goes_on_after_its_live_run_was_pruned_to_the_bone(tmp_path: Path) -> None:
