@@ -15,7 +15,7 @@ from agent.store.connection import StoreAddress, first_line
 
 REVISIONS: Final = (
     *("0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008"),
-    *("0012", "0013", "0014"),
+    *("0009", "0010", "0011"),
 )
 HEAD: Final = REVISIONS[-1]
 UPGRADE_LOCK: Final = 0x6B76_7075  # advisory lock on Postgres, so that two agents take turns
