@@ -23,7 +23,7 @@ class LeakedBlock(Protocol):
         """Return when it ended."""
 
 
-MOST_NAMED: Final = 20
+MOST_NAMED: Final = 10
 
 
 def leaker_words(owner: int) -> str:

@@ -109,7 +109,7 @@ CSS: Final = """
 .kv-verdict .do { display: grid; grid-template-columns: 6.2rem 1fr; font-size: .88rem;
   padding: .15rem 0; line-height: 1.5; }
 .kv-verdict .do i { font-style: normal; opacity: .74; }
-.kv-verdict ul { margin: 0; padding: 0; list-style: none; }
+.kv-verdict ul { margin: 0; padding: 0; list-style: none; font-size: inherit !important; }
 .kv-verdict li { margin: 0; padding: 0; font-size: inherit !important; line-height: inherit; }
 .kv-verdict em { font-style: normal; font-weight: 600; border-bottom: 2px solid var(--tone); }
 .kv-verdict + .kv-verdict { margin-top: .6rem; }

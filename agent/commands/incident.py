@@ -51,7 +51,7 @@ def _list(arguments: argparse.Namespace) -> int:
     finally:
         reads.close()
     documents = [row_document(row) for row in rows]
-    _print(arguments, {"incidents": documents}, lambda: list_lines(rows))
+    _print(arguments, {"incidents": documents}, lambda: list_lines(rows, time.time_ns()))
     return ExitCode.BAD_ANSWER if is_open else ExitCode.GOOD
 
 
@@ -61,7 +61,7 @@ def _show(arguments: argparse.Namespace) -> int:
         stored = reads.incident(checked_key(arguments.id))
     finally:
         reads.close()
-    _print(arguments, incident_document(stored), lambda: incident_lines(stored))
+    _print(arguments, incident_document(stored), lambda: incident_lines(stored, time.time_ns()))
     return ExitCode.GOOD
 
 

@@ -12,23 +12,26 @@ NS: Final = 1_000_000_000
 MOST_SUMMARY: Final = 100
 
 
-def list_lines(rows: Sequence[IncidentRow]) -> list[str]:
-    """Say which incidents there are, one line each with its summary below."""
+def list_lines(rows: Sequence[IncidentRow], now_ns: int) -> list[str]:
+    """Say which incidents there are, one line each with its summary below.
+
+    `now_ns` is the wall clock.
+    """
     if not rows:
         return ["no incidents"]
     lines = []
     for row in rows:
-        lines.append(f"{row.key:>5}  {row.verdict:22}{row.engine:20}  {_state(row)}")
+        lines.append(f"{row.key:>5}  {row.verdict:22}{row.engine:20}  {_state(row, now_ns)}")
         lines.append(f"       {_short(row.summary)}{_seen_by(row)}")
     return lines
 
 
-def incident_lines(stored: StoredIncident) -> list[str]:
+def incident_lines(stored: StoredIncident, now_ns: int) -> list[str]:
     """Say one incident: its life, then the newest diagnosis."""
     row = stored.row
     lines = [
         f"incident {row.key}: {row.verdict} of {row.engine}, run {row.run_id}",
-        f"  state       {_state(row)}",
+        f"  state       {_state(row, now_ns)}",
         f"  first seen  {_utc(row.opened_at_ns)}",
         f"  last seen   {_utc(row.seen_at_ns)}",
         f"  worst       {_utc(row.peak_at_ns)}, {row.peak_impact:.1f} sequences held up",
@@ -42,9 +45,8 @@ def incident_lines(stored: StoredIncident) -> list[str]:
     return [*lines, "", as_text(stored.diagnosis)]
 
 
-def _state(row: IncidentRow) -> str:
-    end_ns = row.seen_at_ns if row.closed_at_ns is None else row.closed_at_ns
-    lasted = duration_text(max(1.0, (end_ns - row.opened_at_ns) / NS))
+def _state(row: IncidentRow, now_ns: int) -> str:
+    lasted = duration_text(max(1.0, row.lasted_ns(now_ns) / NS))
     if row.closed_at_ns is None:
         return f"OPEN since {_utc(row.opened_at_ns)} ({lasted})"
     return f"closed {_utc(row.closed_at_ns)} after {lasted}: {row.close_reason}"

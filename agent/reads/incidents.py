@@ -64,6 +64,16 @@ class IncidentRow:
         """Whether it still holds, as far as anybody knows."""
         return self.closed_at_ns is None
 
+    def lasted_ns(self, now_ns: int) -> int:
+        """Return how long it held, or has held by now; `now_ns` is the wall clock.
+
+        An engine's clock may be another one than the wall's: what has passed since the row was
+        written is added to what it says.
+        """
+        if self.closed_at_ns is not None:
+            return self.closed_at_ns - self.opened_at_ns
+        return self.seen_at_ns - self.opened_at_ns + max(0, now_ns - self.updated_at_ns)
+
 
 @dataclass(frozen=True, slots=True)
 class StoredIncident:

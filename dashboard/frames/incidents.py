@@ -3,13 +3,14 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from shlex import quote
 from typing import Final
 
 from agent.reads.incidents import IncidentRow, StoredIncident
 from agent.triage.severity import AT_FIRST
 from agent.triage.verdicts import Diagnosis, Verdict
 from dashboard.formats import NANOSECONDS, clock, date_and_clock, moment, seconds, words
-from dashboard.frames.status import Tone, capitalised
+from dashboard.frames.status import RANKS, Tone, capitalised
 from dashboard.frames.verdict import VerdictView, tone_of, tone_of_severity, verdict_view
 
 Column = list[int | str | float | datetime | None]
@@ -43,7 +44,7 @@ class IncidentDetail:
     tone: Tone
     facts: list[tuple[str, str | None]]
     opening: VerdictView
-    newest: VerdictView
+    newest: VerdictView | None  # None: nothing has been written since it opened
     newest_title: str
 
 
@@ -70,24 +71,31 @@ def tone_of_row(row: IncidentRow) -> Tone:
     return tone_of_severity(verdict, AT_FIRST[verdict])
 
 
-def duration_seconds(row: IncidentRow, now_ns: int) -> float:
-    """Return how long it held, or has held by now.
+def urgent_first(rows: Sequence[IncidentRow]) -> list[IncidentRow]:
+    """Return open incidents, the worst colour first; alike ones stay in their order."""
+    return sorted(rows, key=lambda row: RANKS[tone_of_row(row)])
 
-    An engine's clock may be another one than the wall's: what has passed since the row was written
-    is added to what it says.
-    """
-    if row.closed_at_ns is not None:
-        return (row.closed_at_ns - row.opened_at_ns) / NANOSECONDS
-    passed_ns = max(0, now_ns - row.updated_at_ns)
-    return (row.seen_at_ns - row.opened_at_ns + passed_ns) / NANOSECONDS
+
+def lasted_words(row: IncidentRow, now_ns: int) -> str:
+    """Say how long it held, or has held by now."""
+    return seconds(row.lasted_ns(now_ns) / NANOSECONDS)
 
 
 def since_words(row: IncidentRow, now_ns: int) -> str:
     """Say since when it is open, or when it was."""
-    length = seconds(duration_seconds(row, now_ns))
+    length = lasted_words(row, now_ns)
     if row.is_open:
         return f"open for {length}, since {date_and_clock(row.opened_at_ns)}"
     return f"{length} from {date_and_clock(row.opened_at_ns)}; {end_words(row)}"
+
+
+def bundle_command(key: int, *, store: str, default: str) -> str:
+    """Return the command that packs an incident of this store; an address may hold a password."""
+    command = f"kvpulse incident bundle {key}"
+    if store == default:
+        return command
+    named = '"$KVPULSE_STORE"' if "://" in store else quote(store)
+    return f"{command} --store {named}"
 
 
 def end_words(row: IncidentRow) -> str:
@@ -111,7 +119,7 @@ def closed_table(rows: Sequence[IncidentRow], now_ns: int) -> dict[str, Column]:
         "Verdict": [words(row.verdict) for row in rows],
         "Engine": [row.engine for row in rows],
         "Opened": [moment(row.opened_at_ns) for row in rows],
-        "Lasted": [seconds(duration_seconds(row, now_ns)) for row in rows],
+        "Lasted": [lasted_words(row, now_ns) for row in rows],
         "Held up": [row.peak_impact for row in rows],
         "Ended": [end_words(row) for row in rows],
         "Acknowledged": [row.acknowledged_by for row in rows],
@@ -122,12 +130,14 @@ def closed_table(rows: Sequence[IncidentRow], now_ns: int) -> dict[str, Column]:
 def incident_detail(stored: StoredIncident, now_ns: int) -> IncidentDetail:
     """Return one incident in full."""
     row = stored.row
+    opening = told_from(stored.opening, row.opened_as)
+    newest = verdict_view(stored.diagnosis, stored.finding)
     return IncidentDetail(
         title=f"Incident {row.key}: {words(row.verdict)}, {row.engine}",
         tone=tone_of(stored.finding),
         facts=incident_facts(row, now_ns),
-        opening=told_from(stored.opening, row.opened_as),
-        newest=verdict_view(stored.diagnosis, stored.finding),
+        opening=opening,
+        newest=None if row.is_open and newest == opening else newest,
         newest_title=newest_title(stored),
     )
 
@@ -142,7 +152,7 @@ def told_from(diagnosis: Diagnosis, verdict: str) -> VerdictView:
 def newest_title(stored: StoredIncident) -> str:
     """Say of when the newest evidence is."""
     at = clock(stored.diagnosis.end_ns)
-    return f"Now, as of {at} UTC" if stored.row.is_open else f"At its last, {at} UTC"
+    return f"Newest evidence, of {at} UTC" if stored.row.is_open else f"At its last, {at} UTC"
 
 
 def incident_facts(row: IncidentRow, now_ns: int) -> list[tuple[str, str | None]]:
@@ -151,7 +161,7 @@ def incident_facts(row: IncidentRow, now_ns: int) -> list[tuple[str, str | None]
         ("Engine", row.engine),
         ("Run", row.run_id),
         ("Opened", date_and_clock(row.opened_at_ns)),
-        ("Open for" if row.is_open else "Lasted", seconds(duration_seconds(row, now_ns))),
+        ("Open for" if row.is_open else "Lasted", lasted_words(row, now_ns)),
         ("Held last", date_and_clock(row.seen_at_ns)),
         ("At its worst", worst_words(row)),
         ("Acknowledged", acknowledged_words(row) or "by nobody"),

@@ -2,6 +2,7 @@
 
 from datetime import timedelta
 from functools import partial
+from shlex import quote
 from typing import Final, NamedTuple
 
 import streamlit as st
@@ -79,7 +80,7 @@ def draw_question(api: AgentApi, engine: EngineRow, names: list[str]) -> None:
     held = st.session_state.get("comparison")
     if held is not None and held[0] == asked_now(engine.engine):
         small(f"Worked out at {clock(held[2])} UTC; it stands still until you compare again.")
-        draw_comparison(held[1])
+        draw_comparison(held[1], why_command=why_command(held[0]))
 
 
 class Asked(NamedTuple):
@@ -89,6 +90,14 @@ class Asked(NamedTuple):
     first: str | None
     second: str
     length: str
+
+
+def why_command(asked: Asked) -> str:
+    """Return the command that asks the same question and replays both sides."""
+    names = [name for name in (asked.first, asked.second) if name not in {None, LAST_WEEK, NEWEST}]
+    hours = [f"--last {LENGTHS[asked.length] // 3_600}h"] if asked.second == NEWEST else []
+    engine = f"--engine {quote(asked.engine)}"
+    return " ".join(["kvpulse baseline compare", *map(quote, names), *hours, engine, "--why"])
 
 
 def first_key(second: str) -> str:
@@ -127,7 +136,7 @@ def draw_list(page: Page, api: AgentApi, listed: list[Listed]) -> None:
     """Draw what is saved, and the chosen one in full."""
     st.markdown("**Saved baselines**")
     if not listed:
-        small("None.")
+        small("None yet.")
         return
     duration = st.column_config.NumberColumn(format="%.3f s")
     number = st.column_config.NumberColumn(format="%.0f", help="Tokens per request, the mean")

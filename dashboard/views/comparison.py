@@ -12,11 +12,13 @@ from dashboard.theme import UNKNOWN, WHERE_COLOURS
 NO_BAR = '<div class="kv-scale none"></div>'
 
 
-def draw_comparison(view: ComparisonView) -> None:
-    """Draw the answer and all that it rests on."""
+def draw_comparison(view: ComparisonView, *, why_command: str) -> None:
+    """Draw the answer and all that it rests on; `why_command` goes on where the page ends."""
     status_banner(view.status)
     draw_judged(view)
     draw_where(view)
+    small("It says where the time went. Why it changed, a replay of both sides can tell:")
+    st.code(why_command, language=None)
     left, right = st.columns(2, gap="medium")
     with left:
         draw_beside("Traffic", view, view.traffic)

@@ -1,5 +1,6 @@
 """Incidents: what is wrong now, since when, who has seen it; and what was."""
 
+import os
 from functools import partial
 from typing import Final
 from urllib.parse import urlencode
@@ -10,13 +11,19 @@ from agent.errors import AgentError
 from agent.reads.incidents import IncidentRow, StoredIncident
 from agent.triage.verdicts import Verdict
 from dashboard.agent_api import AgentApi
+from dashboard.config import default_store
 from dashboard.formats import count, plain, unmarked, words
 from dashboard.frames.incidents import (
+    IncidentDetail,
     IncidentView,
+    bundle_command,
     closed_table,
     incident_detail,
     incident_view,
+    urgent_first,
 )
+from dashboard.frames.status import Tone
+from dashboard.frames.verdict import VerdictView
 from dashboard.page import Page, live_part, wall_ns
 from dashboard.pieces import facts, provenance_line, small, state_notice
 from dashboard.theme import TONES
@@ -39,7 +46,8 @@ def body(page: Page) -> None:
         return
     state_notice(page.data.engine_state(engine, wall_ns()))
     draw_said()
-    is_open, closed = page.data.incidents.open(), page.data.incidents.closed()
+    is_open = urgent_first(page.data.incidents.open())
+    closed = page.data.incidents.closed()
     draw_open(is_open)
     choose(page, [*is_open, *closed])
     draw_closed(closed)
@@ -74,7 +82,7 @@ def open_html(view: IncidentView) -> str:
 
 
 def choose(page: Page, rows: list[IncidentRow]) -> None:
-    """Draw the box that chooses an incident; at first the newest that is open; then draw it."""
+    """Draw the box that chooses an incident, at first the most urgent open one; then draw it."""
     by_key = {row.key: row for row in rows}
     if not rows:
         small(
@@ -112,20 +120,32 @@ def draw_one(page: Page, stored: StoredIncident) -> None:
     with st.container(border=True, key="incident-card"):
         st.markdown(f"**{unmarked(detail.title)}**")
         facts(detail.facts)
-        left, right = st.columns(2, gap="medium")
-        for column, title, view in (
-            (left, "When it opened", detail.opening),
-            (right, detail.newest_title, detail.newest),
-        ):
-            with column:
-                st.markdown(f"**{unmarked(title)}**")
-                st.html(
-                    f'<div class="kv-verdict flat" style="--tone:{TONES[detail.tone]}">'
-                    f"<b>{plain(view.sentence)}</b>{evidence_html(view)}{action_html(view)}</div>"
-                )
+        draw_then_and_now(detail)
         draw_runbook(Verdict(row.verdict), key="incident")
         draw_links(page, row)
         draw_acknowledge(AgentApi(page.data.config), row)
+
+
+def draw_then_and_now(detail: IncidentDetail) -> None:
+    """Draw the evidence that opened it, and beside it the newest."""
+    if detail.newest is None:
+        draw_evidence("When it opened", detail.opening, detail.tone)
+        small("Evidence is written again once a minute, then the newest stands beside it.")
+        return
+    left, right = st.columns(2, gap="medium")
+    with left:
+        draw_evidence("When it opened", detail.opening, detail.tone)
+    with right:
+        draw_evidence(detail.newest_title, detail.newest, detail.tone)
+
+
+def draw_evidence(title: str, view: VerdictView, tone: Tone) -> None:
+    """Draw a diagnosis without its frame."""
+    st.markdown(f"**{unmarked(title)}**")
+    st.html(
+        f'<div class="kv-verdict flat" style="--tone:{TONES[tone]}">'
+        f"<b>{plain(view.sentence)}</b>{evidence_html(view)}{action_html(view)}</div>"
+    )
 
 
 def draw_links(page: Page, row: IncidentRow) -> None:
@@ -136,7 +156,8 @@ def draw_links(page: Page, row: IncidentRow) -> None:
     else:
         small("Its run is over and another has begun: the block map shows the newest run only.")
     small("All that is known of it, in one file to send on:")
-    st.code(f"kvpulse incident bundle {row.key}", language=None)
+    store, default = page.data.config.store, str(default_store(os.environ))
+    st.code(bundle_command(row.key, store=store, default=default), language=None)
 
 
 def draw_acknowledge(api: AgentApi, row: IncidentRow) -> None:

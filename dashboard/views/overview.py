@@ -12,7 +12,7 @@ from dashboard.charts.pool import pool_chart
 from dashboard.charts.rates import rejections_chart, waits_chart
 from dashboard.engine_state import EngineState
 from dashboard.formats import count, ratio, seconds, unmarked
-from dashboard.frames.incidents import IncidentView, incident_view
+from dashboard.frames.incidents import IncidentView, incident_view, urgent_first
 from dashboard.frames.marks import Marks
 from dashboard.frames.series import Window
 from dashboard.frames.status import Status, Tone
@@ -70,8 +70,9 @@ def draw_judgement(page: Page, state: EngineState) -> None:
         status_banner(softened(state.status))
     else:
         small(f"Just now: {status_words(state.status)}")
-    for row in page.data.incidents.open(state.engine.engine):
-        st.markdown(unfolded(incident_view(row, wall_ns())))
+    rows = urgent_first(page.data.incidents.open(state.engine.engine))
+    if rows:
+        st.markdown("  \n".join(unfolded(incident_view(row, wall_ns())) for row in rows))
 
 
 def softened(status: Status) -> Status:

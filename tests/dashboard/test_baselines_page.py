@@ -127,6 +127,7 @@ def test_newer_hours_are_held_against_a_baseline(page, agent, store):
     assert said.count('<span class="kv-answer worse">') == 2
     assert "Arrivals per second</th><td>1</td><td>1</td>" in said
     assert "The same on both sides." in said
+    assert "kvpulse baseline compare calm --last 1h --engine engine-a --why" in said
 
     box(shown, "How long").select("last 4 h").run()
 

@@ -10,7 +10,7 @@ from agent.incidents.desk import IncidentDesk
 from agent.reads.models import MarkKind
 from agent.reads.reads import open_reads
 from agent.triage.incidents import Change, IncidentChange
-from dashboard.frames.incidents import duration_seconds
+from dashboard.frames.incidents import bundle_command, urgent_first
 from tests.agent.factories_live import view_of
 from tests.agent.factories_store import NS, empty_store
 from tests.agent.incidents.factories_incidents import (
@@ -96,7 +96,7 @@ def test_evidence_is_shown_as_it_was_at_opening_and_as_it_is_now(app, reads, whe
 
     then, now = said.index("<li>1 block leaked: 7</li>"), said.index("<li>2 blocks leaked: 7, 8<")
     assert then < now
-    assert said.index("**When it opened**") < said.index("**Now, as of ")
+    assert said.index("**When it opened**") < said.index("**Newest evidence, of ")
     assert "kvpulse incident bundle 1" in said
     assert "**Means** blocks are active" in said
 
@@ -187,6 +187,38 @@ def test_an_incident_s_length_goes_on_while_nothing_new_is_written(reads, where,
     grown(where, run_key)
     (row,) = reads.incidents()
 
-    assert duration_seconds(row, row.updated_at_ns) == 20
-    assert duration_seconds(row, row.updated_at_ns + 40 * NS) == 60
-    assert duration_seconds(row, row.updated_at_ns - NS) == 20
+    assert row.lasted_ns(row.updated_at_ns) == 20 * NS
+    assert row.lasted_ns(row.updated_at_ns + 40 * NS) == 60 * NS
+    assert row.lasted_ns(row.updated_at_ns - NS) == 20 * NS
+
+
+def test_an_incident_that_has_just_opened_shows_its_evidence_once(app, reads, where, run_key):
+    write(where, run_key, opened())
+
+    said = texts(app(reads, "incidents"))
+
+    assert said.count("<li>1 block leaked: 7</li>") == 1
+    assert "Newest evidence" not in said
+
+
+@pytest.mark.parametrize(
+    ("store", "told"),
+    [
+        ("/state/kvpulse.db", ""),
+        ("/my data/s.db", " --store '/my data/s.db'"),
+        ("postgresql://me:secret@db/kvpulse", ' --store "$KVPULSE_STORE"'),
+    ],
+)
+def test_the_bundle_command_names_another_store_and_never_a_password(store, told):
+    command = bundle_command(4, store=store, default="/state/kvpulse.db")
+
+    assert command == f"kvpulse incident bundle 4{told}"
+
+
+def test_red_incidents_stand_before_newer_amber_ones(app, reads, where, run_key):
+    grown(where, run_key)
+    (leak,) = reads.incidents()
+    down = replace(leak, key=7, verdict="engine_down")
+
+    assert [row.key for row in urgent_first([leak, down])] == [7, 1]
+    assert [row.key for row in urgent_first([leak, replace(leak, key=9)])] == [1, 9]

@@ -101,7 +101,11 @@ def _stalled(facts: Facts, queue: QueueFacts, seconds: float, what: str) -> Find
         since(facts, seconds, "still_seconds", round(seconds, 1), "seconds", what),
     ]
     if free is not None:
-        evidence.append(at_end(facts, "available_blocks", free, "blocks", f"{free} can be taken"))
+        evidence.append(
+            at_end(
+                facts, "available_blocks", free, "blocks", f"{counted(free, 'block')} can be taken"
+            )
+        )
     return Finding(
         verdict=Verdict.STALLED,
         action=Action.RESTART,
