@@ -11,6 +11,7 @@ the engine emitted must be in the store.
 import argparse
 import json
 import os
+import signal
 import sys
 import tempfile
 import time
@@ -22,7 +23,7 @@ from typing import Final
 
 from agent.commands.bench_folder import fast_folder
 from agent.commands.exit_codes import ExitCode
-from agent.commands.soak_processes import POLL_SECONDS, Part, running
+from agent.commands.soak_processes import POLL_SECONDS, Part, exit_on, running
 from agent.commands.soak_watch import Seen, Watch
 from agent.errors import StoreError
 from agent.reads.models import EngineRow, RunState
@@ -71,6 +72,7 @@ def main(argv: Sequence[str]) -> int:
     """Run `kvpulse bench soak`."""
     options = _parser().parse_args(argv)
     with (
+        exit_on(signal.SIGTERM),
         tempfile.TemporaryDirectory(prefix="kvpulse-soak-", dir=fast_folder()) as memory,
         tempfile.TemporaryDirectory(prefix="kvpulse-soak-") as disk,
     ):
