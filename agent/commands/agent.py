@@ -39,6 +39,7 @@ from agent.store.connection import StoreAddress
 from agent.store.gpu_history import GpuHistory
 from agent.store.keeper import StoreKeeper
 from agent.store.store import Store
+from agent.store.upgrade_apart import upgrade_apart
 from agent.targets.watch import LOOK_SECONDS, TargetWatch
 from agent.webhook.endpoint import Endpoint
 from agent.webhook.outbox import StoreOutbox
@@ -61,6 +62,8 @@ def main(argv: Sequence[str]) -> int:
     webhook = _webhook(config)
     _log_to_stderr(config.log_level)
     keep_freed_memory()
+    if not arguments.once:
+        upgrade_apart(config.store)
     with Store.open(config.store) as store:
         view = LiveView(
             time.time_ns(), store_label=store.address.label, journal=str(config.journal)

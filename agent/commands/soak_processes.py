@@ -1,5 +1,6 @@
 """The processes of a soak: each a `kvpulse` command of its own, ended with the block it runs in."""
 
+import signal
 import subprocess
 import sys
 from collections.abc import Collection, Iterator, Sequence
@@ -45,6 +46,16 @@ class Part:
         if self.process.returncode not in accepted:
             raise self.failed(f"ended with {self.process.returncode}")
         return printed
+
+
+@contextmanager
+def exit_on(number: signal.Signals) -> Iterator[None]:
+    """Leave the block by SystemExit at a signal, so that no process and no folder is left over."""
+    before = signal.signal(number, lambda *_: sys.exit(128 + number))
+    try:
+        yield
+    finally:
+        signal.signal(number, before)
 
 
 @contextmanager

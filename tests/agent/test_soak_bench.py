@@ -2,6 +2,9 @@
 
 import json
 import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -10,6 +13,7 @@ from agent.commands.bench_soak import main
 from agent.commands.soak_processes import running
 from agent.commands.soak_watch import Delays, cpu_seconds, resident_mb
 from agent.errors import SoakError
+from tests.waiting import wait_until
 
 
 def test_a_short_soak_stores_every_event_and_measures_the_agent(capsys):
@@ -96,3 +100,32 @@ def test_an_amount_that_is_none_is_refused(option, capsys):
 
     assert ended.value.code == 2
     assert "'0' is not a number above 0" in capsys.readouterr().err
+
+
+def test_a_soak_that_is_told_to_end_leaves_no_process_and_no_folder(tmp_path: Path):
+    """Its journal lies in memory, and an hour's requests are gigabytes of it."""
+    command = [sys.executable, "-m", "kvpulse", "bench", "soak", "--seconds", "60"]
+    folders = {**os.environ, "TMPDIR": str(tmp_path)}
+    with subprocess.Popen(command, env=folders, stderr=subprocess.DEVNULL) as soak:
+        try:
+            wait_until(lambda: len(journals_of(soak.pid)) == 2, timeout=60)
+            journals = journals_of(soak.pid)
+        finally:
+            soak.terminate()
+
+    assert soak.returncode == 128 + signal.SIGTERM
+    assert not [pid for pid in journals if Path(f"/proc/{pid}").exists()]
+    assert len(set(journals.values())) == 1
+    assert not any(journal.parent.exists() for journal in journals.values())
+    assert not list(tmp_path.iterdir())
+
+
+def journals_of(parent: int) -> dict[int, Path]:
+    """Return the journal that each child of a process was started on; without those not yet on."""
+    children = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
+    said = {int(pid): Path(f"/proc/{pid}/cmdline").read_text().split("\0") for pid in children}
+    return {
+        pid: Path(words[words.index("--journal") + 1])
+        for pid, words in said.items()
+        if "--journal" in words
+    }
