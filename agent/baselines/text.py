@@ -94,7 +94,7 @@ TRAFFIC_LABELS: Final = {
 
 def _finding_lines(metric: Document) -> list[str]:
     unit, ratio = metric["unit"], metric["change_ratio"]
-    change = NOT_MEASURED if ratio is None else f"{ratio:+.0%}"
+    change = NOT_MEASURED if ratio is None else f"{ratio:+z.0%}"
     line = (
         f"{metric['label']:28}{_value(metric['first'], unit):>11}"
         f"{_value(metric['second'], unit):>11}{change:>9}  {metric['answer']}"

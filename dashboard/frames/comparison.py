@@ -150,7 +150,7 @@ def headline(document: Document) -> Status:
     """Return the answer in a sentence, with its reasons."""
     text, tone = HEADLINES[document["answer"]]
     names = {"first": document["first"]["label"], "second": document["second"]["label"]}
-    details = [capitalised(str(reason)) for reason in document["why_unknown"]]
+    details = [capitalised(reason) for reason in reasons(document)]
     for answer in ("worse", "better"):
         moved = [one for one in document["metrics"] if one["answer"] == answer]
         if moved:
@@ -159,6 +159,22 @@ def headline(document: Document) -> Status:
     if document["answer"] == "same":
         details.append("read the last line of each metric: so much would have been seen")
     return Status(text.format(**names), tuple(details), tone)
+
+
+def reasons(document: Document) -> list[str]:
+    """Return why there is no answer; what a metric's own line says is not said here as well."""
+    unknown = [one for one in document["metrics"] if one["why_unknown"]]
+    told_below = {f"{one['label']}: {one['why_unknown']}" for one in unknown}
+    said = [str(reason) for reason in document["why_unknown"]]
+    rest = [reason for reason in said if reason not in told_below]
+    if len(rest) < len(said):
+        rest.append("not known, each for the reason in its line: " + labels(unknown))
+    return rest
+
+
+def labels(metrics: Sequence[Document]) -> str:
+    """Return the names of metrics."""
+    return ", ".join(str(one["label"]) for one in metrics)
 
 
 def judged(metric: Document, reach: float) -> Judged:
@@ -304,7 +320,7 @@ def change_words(metric: Document) -> str:
     change, share = metric["change"], metric["change_ratio"]
     if change is None:
         return NOT_MEASURED
-    return signed(change, metric["unit"]) if share is None else f"{share * 100:+.0f} %"
+    return signed(change, metric["unit"]) if share is None else f"{share * 100:+z.0f} %"
 
 
 def amount(value: float | None, unit: str) -> str:

@@ -18,7 +18,7 @@ def draw_comparison(view: ComparisonView, *, why_command: str) -> None:
     draw_judged(view)
     draw_where(view)
     small("It says where the time went. Why it changed, a replay of both sides can tell:")
-    st.code(why_command, language=None)
+    st.code(why_command, language=None, wrap_lines=True)
     left, right = st.columns(2, gap="medium")
     with left:
         draw_beside("Traffic", view, view.traffic)

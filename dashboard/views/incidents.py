@@ -9,6 +9,7 @@ import streamlit as st
 
 from agent.errors import AgentError
 from agent.reads.incidents import IncidentRow, StoredIncident
+from agent.reads.models import RunState
 from agent.triage.verdicts import Verdict
 from dashboard.agent_api import AgentApi
 from dashboard.config import default_store
@@ -49,6 +50,7 @@ def body(page: Page) -> None:
     is_open = urgent_first(page.data.incidents.open())
     closed = page.data.incidents.closed()
     draw_open(is_open)
+    draw_over(page, is_open)
     choose(page, [*is_open, *closed])
     draw_closed(closed)
     window = page.data.window(engine, page.window_seconds)
@@ -66,6 +68,17 @@ def draw_open(rows: list[IncidentRow]) -> None:
     st.markdown(f"**Open: {count(len(rows))}**")
     now_ns = wall_ns()
     st.html("".join(open_html(incident_view(row, now_ns)) for row in rows))
+
+
+def draw_over(page: Page, rows: list[IncidentRow]) -> None:
+    """Name the incidents of runs that are over: they stay open until an agent looks."""
+    finished = {e.run_key for e in page.data.engines() if e.state is RunState.FINISHED}
+    over = [str(row.key) for row in rows if row.run_key in finished]
+    if over:
+        small(
+            f"The run of {', '.join(over)} is over, and the condition with it: the next look of an "
+            "agent closes them. If this stays, no agent follows this store."
+        )
 
 
 def open_html(view: IncidentView) -> str:
@@ -157,7 +170,8 @@ def draw_links(page: Page, row: IncidentRow) -> None:
         small("Its run is over and another has begun: the block map shows the newest run only.")
     small("All that is known of it, in one file to send on:")
     store, default = page.data.config.store, str(default_store(os.environ))
-    st.code(bundle_command(row.key, store=store, default=default), language=None)
+    command = bundle_command(row.key, store=store, default=default)
+    st.code(command, language=None, wrap_lines=True)
 
 
 def draw_acknowledge(api: AgentApi, row: IncidentRow) -> None:

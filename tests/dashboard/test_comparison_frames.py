@@ -10,6 +10,7 @@ from agent.baselines.document import comparison_document
 from dashboard.frames.comparison import (
     amount,
     comparison_view,
+    reasons,
     signed,
     where_view,
     window_words,
@@ -177,3 +178,19 @@ def test_where_the_time_went_says_why_it_is_not_known():
 
     assert view.parts == ()
     assert view.note.startswith("Not available: ")
+
+
+def test_a_reason_that_a_metric_s_own_line_gives_is_not_repeated_above_the_table():
+    document = {
+        "why_unknown": ["traffic differs: arrivals", "TTFT p50: too short", "TTFT p95: too short"],
+        "metrics": [
+            {"label": "TTFT p50", "why_unknown": "too short"},
+            {"label": "TTFT p95", "why_unknown": "too short"},
+            {"label": "pool wait per request", "why_unknown": ""},
+        ],
+    }
+
+    assert reasons(document) == [
+        "traffic differs: arrivals",
+        "not known, each for the reason in its line: TTFT p50, TTFT p95",
+    ]

@@ -7,7 +7,7 @@ import pytest
 from agent.http.app import create_app
 from agent.http.server import start_http_server
 from agent.incidents.desk import IncidentDesk
-from agent.reads.models import MarkKind
+from agent.reads.models import MarkKind, RunState
 from agent.reads.reads import open_reads
 from agent.triage.incidents import Change, IncidentChange
 from dashboard.frames.incidents import bundle_command, urgent_first
@@ -222,3 +222,13 @@ def test_red_incidents_stand_before_newer_amber_ones(app, reads, where, run_key)
 
     assert [row.key for row in urgent_first([leak, down])] == [7, 1]
     assert [row.key for row in urgent_first([leak, replace(leak, key=9)])] == [1, 9]
+
+
+def test_open_incidents_of_a_run_that_is_over_say_what_closes_them(app, reads, where, run_key):
+    grown(where, run_key)
+    (engine,) = reads.engines()
+    reads.engines = lambda: [replace(engine, state=RunState.FINISHED)]
+
+    said = texts(app(reads, "incidents"))
+
+    assert "The run of 1 is over" in said
