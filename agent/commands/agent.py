@@ -27,7 +27,7 @@ from agent.http.server import HttpServer, start_http_server
 from agent.incidents.board import IncidentBoard
 from agent.incidents.desk import IncidentDesk
 from agent.incidents.watch import IncidentWatch
-from agent.ledger.freed_memory import keep_freed_memory
+from agent.ledger.freed_memory import give_back_freed_memory, keep_freed_memory
 from agent.live_view import LiveView
 from agent.log_limit import OncePerHour
 from agent.metrics.otlp import OtlpPush
@@ -47,6 +47,7 @@ from agent.webhook.sender import WebhookSender
 from agent.webhook.signature import read_key
 
 LOGGER: Final = logging.getLogger("agent")
+TRIM_SECONDS: Final = 60.0  # between two times that freed memory goes back
 STOPPING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -242,6 +243,7 @@ def _beside(
             listeners=listeners,
         )
         stack.callback(watch.close)
+        stack.enter_context(Periodic("memory", give_back_freed_memory, pause_seconds=TRIM_SECONDS))
         stack.enter_context(Periodic("incidents", watch.look, pause_seconds=config.watch_seconds))
         if config.gpus != "off":
             history = GpuHistory(address, limit)

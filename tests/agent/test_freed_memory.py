@@ -1,4 +1,4 @@
-"""What is freed stays in the process, so that following a stream does not fault it in again."""
+"""What is freed stays in the process, and goes back when that is asked for."""
 
 import subprocess
 import sys
@@ -73,3 +73,33 @@ def test_what_one_thread_frees_the_next_one_takes():
 
     assert done.returncode == 0, done.stderr
     assert float(done.stdout) < 60  # 20 MB, not 20 of each thread
+
+
+HOLES = """
+import sys
+from agent.ledger.freed_memory import give_back_freed_memory, keep_freed_memory
+
+if not keep_freed_memory():
+    sys.exit(77)
+
+def resident_mb():
+    return int(open("/proc/self/statm").read().split()[1]) * 4096 / 1e6
+
+kept = [[bytes(20_000), bytes(600)] for _ in range(2_000)]  # 40 MB, and something between
+for pair in kept:
+    pair[0] = None
+before = resident_mb()
+gave = give_back_freed_memory()
+print(gave, before - resident_mb())
+"""
+
+
+def test_what_lies_freed_between_what_is_in_use_goes_back():
+    done = subprocess.run([sys.executable, "-c", HOLES], capture_output=True, text=True)
+    if done.returncode == 77:
+        pytest.skip("the C library cannot be told to keep memory")
+
+    assert done.returncode == 0, done.stderr
+    gave, freed_mb = done.stdout.split()
+    assert gave == "True"
+    assert float(freed_mb) > 20
