@@ -34,7 +34,7 @@ def test_a_signal_ends_it_in_order_and_the_next_event_is_stored(
     recorder.arrive(2, 8, 4)
 
     agent.process.send_signal(number)
-    _, errors = agent.process.communicate(timeout=20)
+    _, errors = agent.process.communicate(timeout=60)
 
     assert agent.process.returncode == 0
     assert f"{number.name}: storing what was read, then stopping" in errors
