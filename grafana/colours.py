@@ -10,6 +10,8 @@ PLAIN: Final = "text"  # Grafana's own: black on light, white on dark
 WARN: Final = "#ea580c"
 BAD: Final = "#dc2626"
 GOOD: Final = "#059669"
+QUIET: Final = "#0891b2"
+IDLE: Final = "#64748b"  # a 0 that was measured: not to be taken for a hole, nor looked at
 
 BLOCK_STATES: Final = {"active": ACTIVE, "cached": CACHED, "free": FREE}
 
@@ -45,4 +47,17 @@ REJECT_REASONS: Final = {
     "shutting_down": "#a8a29e",
 }
 
+TARGETS: Final = {"ttft": "#2563eb", "inter_token": "#7c3aed", "pool_wait": "#dc2626"}
+
 QUANTILES: Final = {"p50": "#93c5fd", "p95": "#2563eb", "p99": "#db2777"}
+
+GPUS: Final = (
+    "#2563eb",
+    "#d97706",
+    "#059669",
+    "#db2777",
+    "#7c3aed",
+    "#0891b2",
+    "#65a30d",
+    "#64748b",
+)

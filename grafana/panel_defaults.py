@@ -1,7 +1,7 @@
 """What all panels have in common: data source, legend, tooltip, colours by series name."""
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, TypeVar
 
 from grafana_foundation_sdk.builders import common, dashboard, prometheus, stat, timeseries
 from grafana_foundation_sdk.models import common as common_models
@@ -13,7 +13,11 @@ STAT_HEIGHT: Final = 3
 STAT_VALUE_SIZE: Final = 30
 EXACT: Final = "locale"  # 4,096 and not 4.10 K
 PER_SECOND: Final = "suffix: /s"
+MULTIPLE: Final = "suffix: ×"
 CHART_HEIGHT: Final = 9
+
+
+AnyPanel = TypeVar("AnyPanel", timeseries.Panel, stat.Panel)
 
 
 def query(expr: str, legend: str, ref_id: str = "A") -> prometheus.Dataquery:
@@ -37,8 +41,10 @@ def thresholds(*steps: tuple[float | None, str]) -> dashboard.ThresholdsConfig:
     )
 
 
-def now_stat(title: str, expr: str, *, description: str, unit: str) -> stat.Panel:
-    """Show one number as of now.
+def now_stat(
+    title: str, expr: str, *, description: str, unit: str, legend: str | None = None
+) -> stat.Panel:
+    """Show one number, or the names of several series, as of now.
 
     The query is instant: the last point of a range would show an engine that died ten minutes ago
     as if it still stood there.
@@ -48,7 +54,7 @@ def now_stat(title: str, expr: str, *, description: str, unit: str) -> stat.Pane
         .title(title)
         .description(description)
         .datasource(DATASOURCE)
-        .with_target(query(expr, title).instant())
+        .with_target(query(expr, legend or title).instant())
         .unit(unit)
         .no_value("not reported")
         .graph_mode(common_models.BigValueGraphMode.NONE)
@@ -60,16 +66,20 @@ def now_stat(title: str, expr: str, *, description: str, unit: str) -> stat.Pane
 
 
 def chart(title: str, *, description: str, unit: str) -> timeseries.Panel:
-    """Start a chart over time: lines with a light fill, every value in the tooltip."""
+    """Start a chart over time, from zero up: lines with a light fill."""
+    return zoomed_chart(title, description=description, unit=unit).min(0).fill_opacity(8)
+
+
+def zoomed_chart(title: str, *, description: str, unit: str) -> timeseries.Panel:
+    """Start a chart over time whose axis covers what is there: bare lines, all in the tooltip."""
     return (
         timeseries.Panel()
         .title(title)
         .description(description)
         .datasource(DATASOURCE)
         .unit(unit)
-        .min(0)
         .line_width(2)
-        .fill_opacity(8)
+        .fill_opacity(0)
         .show_points(common_models.VisibilityMode.AUTO)
         .legend(legend())
         .tooltip(
@@ -105,7 +115,17 @@ def legend() -> common.VizLegendOptions:
     )
 
 
-def painted(panel: timeseries.Panel, colours: Mapping[str, str]) -> timeseries.Panel:
+def legend_off() -> common.VizLegendOptions:
+    """Show no legend, where the rows carry the names."""
+    return (
+        common.VizLegendOptions()
+        .show_legend(False)
+        .display_mode(common_models.LegendDisplayMode.LIST)
+        .placement(common_models.LegendPlacement.BOTTOM)
+    )
+
+
+def painted(panel: AnyPanel, colours: Mapping[str, str]) -> AnyPanel:
     """Give each series, by its name, its fixed colour."""
     for name, colour in colours.items():
         panel = panel.override_by_name(name, [_fixed_colour(colour)])

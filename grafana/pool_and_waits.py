@@ -5,13 +5,18 @@ from typing import Final
 from grafana_foundation_sdk.builders import dashboard
 from grafana_foundation_sdk.models import dashboard as models
 
+from agent.metrics import incidents
 from agent.metrics import table as metrics
 from grafana import (
+    capacity_panels,
+    gpu_panels,
     now_panels,
     pool_panels,
     queries,
     sharing_panels,
+    target_panels,
     telemetry_panels,
+    verdict_panels,
     wait_panels,
 )
 from grafana.panel_defaults import DATASOURCE, query
@@ -38,12 +43,19 @@ def pool_and_waits() -> models.Dashboard:
     built = _with_panels(board).build()
     for link in built.links or []:
         link.placement = None  # type: ignore[assignment]  # the SDK's default hides it in a menu
-    built.annotations = models.AnnotationContainer(list_val=[_restarts(), _losses()])
+    built.annotations = models.AnnotationContainer(list_val=[_restarts(), _losses(), _incidents()])
     return built
 
 
 def _with_panels(board: dashboard.Dashboard) -> dashboard.Dashboard:
     rows = {
+        "Verdict and incidents": (
+            verdict_panels.verdict_stat(),
+            verdict_panels.open_incidents_stat(),
+            target_panels.fastest_burn_stat(),
+            verdict_panels.verdict_timeline(),
+            verdict_panels.incident_timeline(),
+        ),
         "Now": (
             now_panels.sources_stat(),
             now_panels.active_blocks_stat(),
@@ -54,8 +66,19 @@ def _with_panels(board: dashboard.Dashboard) -> dashboard.Dashboard:
             now_panels.rejected_stat(),
             now_panels.leaked_stat(),
         ),
-        "Pool": (pool_panels.pool_by_state(), pool_panels.logical_and_active_blocks()),
-        "Waits": (wait_panels.waits_by_class(), wait_panels.waiting_by_cause()),
+        "Targets": (target_panels.share_within_target(), target_panels.burn_rates()),
+        "Pool": (
+            pool_panels.pool_by_state(),
+            pool_panels.logical_and_active_blocks(),
+            capacity_panels.time_to_exhaustion(),
+            capacity_panels.allocation_time(),
+        ),
+        "Waits": (
+            wait_panels.waits_by_class(),
+            wait_panels.waits_by_cause(),
+            wait_panels.waiting_by_cause(),
+            wait_panels.oldest_wait_by_cause(),
+        ),
         "Refused": (wait_panels.rejections_by_reason(), pool_panels.allocation_failures()),
         "Latency": (
             wait_panels.first_token_quantiles(),
@@ -71,6 +94,11 @@ def _with_panels(board: dashboard.Dashboard) -> dashboard.Dashboard:
             sharing_panels.copies_and_swaps(),
             sharing_panels.lost_and_found_tokens(),
             sharing_panels.head_of_line(),
+        ),
+        "GPUs of the machines": (
+            gpu_panels.gpu_memory(),
+            gpu_panels.gpu_utilization(),
+            gpu_panels.gpu_power(),
         ),
         "Telemetry health": (
             telemetry_panels.stored_and_lost_events(),
@@ -129,15 +157,20 @@ def _losses() -> models.AnnotationQuery:
     return _mark("Events lost", f"{lost} > 0", "#dc2626")
 
 
-def _mark(name: str, expr: str, colour: str) -> models.AnnotationQuery:
+def _incidents() -> models.AnnotationQuery:
+    opened = queries.per_second(incidents.INCIDENTS, "engine, verdict")
+    return _mark("Incident opened", f"{opened} > 0", "#ea580c", text="{{engine}}: {{verdict}}")
+
+
+def _mark(name: str, expr: str, colour: str, text: str = "{{engine}}") -> models.AnnotationQuery:
     mark = models.AnnotationQuery(
         name=name,
         datasource=DATASOURCE,
         enable=True,
         icon_color=colour,
-        target=query(expr, "{{engine}}", "Anno").build(),
+        target=query(expr, text, "Anno").build(),
         title_format=name,
-        text_format="{{engine}}",
+        text_format=text,
     )
     mark.placement = None  # type: ignore[assignment]  # the SDK's default hides the switch in a menu
     return mark

@@ -1,10 +1,8 @@
 """Charts of waiting, refusal and latency."""
 
 from grafana_foundation_sdk.builders import timeseries
-from grafana_foundation_sdk.models import dashboard as models
 
 from agent.metrics import table as metrics
-from agent.metrics.metric import Metric
 from grafana import colours, queries
 from grafana.panel_defaults import (
     PER_SECOND,
@@ -14,8 +12,7 @@ from grafana.panel_defaults import (
     stacked,
     without_silent_series,
 )
-
-PERCENTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
+from grafana.quantiles import above_the_last_edge, quantile_lines
 
 
 def waits_by_class() -> timeseries.Panel:
@@ -27,6 +24,28 @@ def waits_by_class() -> timeseries.Panel:
         unit="short",
     ).with_target(query(queries.per_second(metrics.WAIT_SECONDS, "class"), "{{class}}"))
     return without_silent_series(painted(stacked(panel), colours.WAIT_CLASSES)).span(12)
+
+
+def waits_by_cause() -> timeseries.Panel:
+    """Stack the same seconds, by each single cause."""
+    panel = chart(
+        "Seconds waited per second, by cause",
+        description="The same height split further; it says which limit to change: blocks, batch "
+        "slots, token budget, a tenant's quota, or none because one request is in the way.",
+        unit="short",
+    ).with_target(query(queries.per_second(metrics.WAIT_CAUSE_SECONDS, "cause"), "{{cause}}"))
+    return without_silent_series(painted(stacked(panel), colours.WAIT_CAUSES)).span(12)
+
+
+def oldest_wait_by_cause() -> timeseries.Panel:
+    """Draw how long the longest wait of each cause has lasted."""
+    panel = chart(
+        "Longest wait now, by cause",
+        description="How long the longest wait of each cause has lasted; saw teeth are a queue "
+        "that moves, a straight climb is one that does not.",
+        unit="s",
+    ).with_target(query(queries.largest(metrics.OLDEST_WAIT_OF_CAUSE, "cause"), "{{cause}}"))
+    return without_silent_series(painted(panel, colours.WAIT_CAUSES)).span(12)
 
 
 def waiting_by_cause() -> timeseries.Panel:
@@ -53,22 +72,22 @@ def rejections_by_reason() -> timeseries.Panel:
 
 def first_token_quantiles() -> timeseries.Panel:
     """Draw time to first token at three quantiles."""
-    return _quantiles(
+    return quantile_lines(
         "Time to first token",
         metrics.TIME_TO_FIRST_TOKEN,
         "A p99 that leaves p50 behind is queueing or preemption of some; all three rising "
         "together is a slower step or longer prompts.",
-    )
+    ).span(8)
 
 
 def inter_token_quantiles() -> timeseries.Panel:
     """Draw the time between two tokens at three quantiles."""
-    return _quantiles(
+    return quantile_lines(
         "Time between tokens",
         metrics.INTER_TOKEN,
         "Peaks of p99 alone are preempted sequences or long prefills in the same step; a slow "
         "rise of all is a larger batch or longer contexts.",
-    )
+    ).span(8)
 
 
 def pool_and_scheduler_wait() -> timeseries.Panel:
@@ -88,20 +107,3 @@ def pool_and_scheduler_wait() -> timeseries.Panel:
         panel = panel.with_target(query(queries.quantile(metric, 0.95), name, ref_id))
     panel = above_the_last_edge(panel, metrics.QUEUE_TIME)  # all three have the same edges
     return painted(panel, {name: colour for name, (_, colour) in lines.items()}).span(8)
-
-
-def _quantiles(title: str, metric: Metric, description: str) -> timeseries.Panel:
-    panel = chart(title, description=description, unit="s")
-    for ref_id, (name, q) in zip("ABC", PERCENTILES.items(), strict=True):
-        panel = panel.with_target(query(queries.quantile(metric, q), name, ref_id))
-    return painted(above_the_last_edge(panel, metric), colours.QUANTILES).span(8)
-
-
-def above_the_last_edge(panel: timeseries.Panel, metric: Metric) -> timeseries.Panel:
-    """Show a quantile beyond a histogram's last edge as such.
-
-    `histogram_quantile` gives that edge itself then, whatever the samples were.
-    """
-    edge = metric.edges[-1]
-    shown = models.ValueMappingResult(text=f"> {edge:g} s", index=0)
-    return panel.mappings([models.ValueMap(options={f"{edge:g}": shown})])

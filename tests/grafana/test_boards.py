@@ -5,15 +5,21 @@ import re
 
 import pytest
 
+from agent.metrics.gpu import GPU_TABLE
+from agent.metrics.incidents import CONDITIONS, INCIDENT_TABLE, VERDICTS
 from agent.metrics.table import TABLE
+from agent.metrics.targets import TARGET_TABLE
+from agent.targets.target import LATENCIES
 from dashboard import theme
 from grafana import colours
+from grafana.alert_table import OF_VERDICTS
 from grafana.generate import BOARDS, BOARDS_FOLDER, encode, main, stale_boards, write_boards
+from grafana.verdict_panels import VERDICTS as VERDICT_COLOURS
 from kvpulse.events import WAIT_CLASSES, BlockState, RejectReason, WaitCause, WaitClass
 
 KNOWN_SERIES = {
     metric.name + suffix
-    for metric in TABLE
+    for metric in (*TABLE, *INCIDENT_TABLE, *TARGET_TABLE, *GPU_TABLE)
     for suffix in (("_bucket", "_sum", "_count") if metric.edges else ("",))
 }
 
@@ -65,9 +71,12 @@ def test_no_query_fills_a_hole_with_zero(expressions):
         assert " or " not in expr
 
 
-def test_every_query_is_narrowed_to_the_chosen_engines(expressions):
+def test_every_query_is_narrowed_to_the_chosen_engines_but_those_of_gpus(expressions):
+    of_no_engine = {metric.name for metric in GPU_TABLE}
     for expr in expressions:
-        assert expr.count('engine=~"$engine"') == len(re.findall(r"kvpulse_\w+", expr))
+        used = re.findall(r"kvpulse_\w+", expr)
+        of_engines = [name for name in used if name not in of_no_engine]
+        assert expr.count('engine=~"$engine"') == len(of_engines)
 
 
 def test_every_counter_is_read_through_a_rate(expressions):
@@ -148,3 +157,51 @@ def test_a_quantile_above_the_last_edge_is_shown_as_above_it(panels):
             checked += 1
 
     assert checked >= 9
+
+
+def test_verdict_and_incidents_come_first_and_gpus_after_all_that_is_of_an_engine(board):
+    rows = [panel["title"] for panel in board["panels"] if panel["type"] == "row"]
+
+    assert rows[:3] == ["Verdict and incidents", "Now", "Targets"]
+    assert rows[-2:] == ["GPUs of the machines", "Telemetry health"]
+
+
+def test_every_verdict_is_painted_as_loudly_as_its_alert():
+    of_severity = {
+        severity: {VERDICT_COLOURS[a.runbook] for a in OF_VERDICTS if a.severity is severity}
+        for severity in {alert.severity for alert in OF_VERDICTS}
+    }
+
+    assert set(VERDICT_COLOURS) == set(VERDICTS)
+    assert all(len(shades) == 1 for shades in of_severity.values())
+    assert len(set.union(*of_severity.values(), {VERDICT_COLOURS["healthy"]})) == 4
+
+
+def test_a_timeline_tells_a_measured_no_from_a_hole(panels):
+    timelines = [panel for panel in panels if panel["type"] == "state-timeline"]
+
+    for panel in timelines:
+        shown = {
+            override["matcher"]["options"]: override["properties"][0]["value"][0]["options"]
+            for override in panel["fieldConfig"]["overrides"]
+        }
+        assert {f"/: {verdict}$/" for verdict in CONDITIONS} <= set(shown)
+        for states in shown.values():
+            assert set(states) == {"0", "1"}
+            assert states["0"]["text"].startswith("not ")
+            assert states["0"]["color"] == colours.IDLE
+    assert len(timelines) == 2
+
+
+def test_what_may_be_missing_for_good_says_so_in_its_own_words(panels):
+    empty = {panel["title"]: panel["fieldConfig"]["defaults"].get("noValue") for panel in panels}
+
+    assert "status says why" in empty["GPU power"]
+    assert "No targets" in empty["Error budget, burn rate"]
+    assert empty["Open incidents"] == "not reported"
+    assert "No allocation" in empty["Time of an allocation"]
+
+
+def test_every_target_has_one_colour_over_all_its_lines():
+    assert set(colours.TARGETS) == set(LATENCIES)
+    assert len(set(colours.TARGETS.values())) == len(LATENCIES)

@@ -2,6 +2,7 @@
 
 import pytest
 
+from agent.metrics import gpu, incidents
 from agent.metrics import table as metrics
 from grafana import queries
 
@@ -31,3 +32,22 @@ def test_a_rate_of_a_gauge_is_refused():
 def test_a_quantile_of_a_counter_is_refused():
     with pytest.raises(ValueError, match="counter"):
         queries.quantile(metrics.PREEMPTIONS, 0.99)
+
+
+def test_a_metric_of_the_machine_is_not_narrowed_to_engines():
+    assert queries.largest(gpu.GPU_POWER, "instance, gpu") == (
+        "max by (instance, gpu) (kvpulse_gpu_power_watts)"
+    )
+
+
+def test_series_that_held_once_keep_their_zeros_too():
+    series = 'kvpulse_verdict{engine=~"$engine"}'
+
+    assert queries.that_held(incidents.VERDICT, "engine", "verdict") == (
+        f"max by (engine, verdict) ({series}) and "
+        f"(max by (engine, verdict) (max_over_time({series}[$__range] @ end())) == 1)"
+    )
+
+
+def test_a_quantile_of_no_samples_is_no_value():
+    assert queries.quantile(metrics.INTER_TOKEN, 0.5).endswith(" >= 0")
