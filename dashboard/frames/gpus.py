@@ -9,6 +9,12 @@ from dashboard.formats import date_and_clock, num_bytes, ratio, words
 from dashboard.frames.series import Times, as_times, with_breaks
 
 MINUTE_SECONDS = 60
+NAMES = {
+    GpuFigure.MEMORY_USED_BYTES.value: "memory in use",
+    GpuFigure.MEMORY_TOTAL_BYTES.value: "memory",
+    GpuFigure.UTILIZATION_RATIO.value: "utilisation",
+    GpuFigure.POWER_WATTS.value: "power",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,11 +33,11 @@ def gpus_table(history: GpuHistory) -> dict[str, list[str | None]]:
     return {
         "Machine": [gpu.host for gpu in last],
         "GPU": [gpu.gpu for gpu in last],
-        "Name": [gpu.name for gpu in last],
+        "Utilisation": [ratio_of(gpu) for gpu in last],
         "Memory in use": [bytes_of(gpu, GpuFigure.MEMORY_USED_BYTES) for gpu in last],
         "Memory": [bytes_of(gpu, GpuFigure.MEMORY_TOTAL_BYTES) for gpu in last],
-        "Utilisation": [ratio_of(gpu) for gpu in last],
         "Power": [watts_of(gpu) for gpu in last],
+        "Name": [gpu.name for gpu in last],
         "Minute": [date_and_clock(int(gpu.t_ns[-1])) for gpu in last],
         "Not available": [reasons(gpu) for gpu in last],
     }
@@ -63,7 +69,10 @@ def newest(gpu: GpuSeries, figure: GpuFigure) -> float | None:
 
 def reasons(gpu: GpuSeries) -> str | None:
     """Say why figures are missing in the newest minute."""
-    return "; ".join(f"{words(name)}: {why}" for name, why in gpu.missing.items()) or None
+    return (
+        "; ".join(f"{NAMES.get(name, words(name))}: {why}" for name, why in gpu.missing.items())
+        or None
+    )
 
 
 def absent_words(history: GpuHistory) -> str:
@@ -75,16 +84,17 @@ def absent_words(history: GpuHistory) -> str:
 
 
 def gpu_curves(history: GpuHistory) -> list[GpuCurves]:
-    """Return how busy and how full each GPU was."""
-    return [_curves(gpu) for gpu in history.series]
+    """Return how busy and how full each GPU was; the machine is named where there are several."""
+    several = len({gpu.host for gpu in history.series}) > 1
+    return [_curves(gpu, f"{gpu.host} " if several else "") for gpu in history.series]
 
 
-def _curves(gpu: GpuSeries) -> GpuCurves:
+def _curves(gpu: GpuSeries, machine: str) -> GpuCurves:
     used, total = (
         gpu.values[figure.value]
         for figure in (GpuFigure.MEMORY_USED_BYTES, GpuFigure.MEMORY_TOTAL_BYTES)
     )
     curves = {"busy": gpu.values[GpuFigure.UTILIZATION_RATIO.value], "full": used / total}
     t_ns, whole = with_breaks(gpu.t_ns, curves, MINUTE_SECONDS)
-    label = f"{gpu.host} GPU {gpu.gpu}"
+    label = f"{machine}GPU {gpu.gpu}"
     return GpuCurves(label, as_times(t_ns), whole["busy"], whole["full"])

@@ -123,8 +123,9 @@ def draw_gpus(page: Page, engine: EngineRow, window: Window) -> None:
         revision=page.revision,
     )
     note = (
-        "As NVIDIA's driver states it, by minute: utilisation is the share of time in which any "
-        "kernel ran. Memory in use hardly moves, since an engine takes its pool once."
+        "As NVIDIA's driver states it, by minute. Solid: utilisation, the share of time in which "
+        "any kernel ran. Dotted: memory in use out of all; it hardly moves, since an engine takes "
+        "its pool once."
     )
     chart("GPUs", figure, key="gpu_chart", empty=None, note=note)
     st.dataframe(gpus_table(history), hide_index=True, placeholder="—", key="gpus")

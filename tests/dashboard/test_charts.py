@@ -5,12 +5,16 @@ import json
 import numpy as np
 import pytest
 
+from agent.gpus import GpuFigure
+from agent.reads.gpus import GpuHistory, GpuSeries
 from agent.reads.models import GapRow, Mark, MarkKind
 from dashboard.charts.event_rates import event_rate_chart
+from dashboard.charts.gpus import gpu_chart
 from dashboard.charts.latencies import latency_chart
 from dashboard.charts.pool import pool_chart
 from dashboard.charts.rates import rejections_chart, waits_chart
 from dashboard.charts.sharing import tenant_colours, tenants_chart
+from dashboard.frames.gpus import gpu_curves
 from dashboard.frames.marks import Marks, marks_of
 from dashboard.frames.series import Curves, Window, gauges
 from tests.dashboard.fake_reads import FakeReads
@@ -141,3 +145,36 @@ def test_a_tenant_has_one_colour_whatever_its_place_in_a_chart():
     assert drawn[0]["reports"] == drawn[1]["reports"]
     assert drawn[0]["chat"] == drawn[1]["chat"]
     assert len({colours[name] for name in ("reports", "chat", "search", "others")}) == 4
+
+
+def gpu(host, *, utilization):
+    minutes = np.array([60, 120]) * SECOND
+    values = {
+        GpuFigure.MEMORY_USED_BYTES.value: np.array([3.0, 3.0]),
+        GpuFigure.MEMORY_TOTAL_BYTES.value: np.array([4.0, 4.0]),
+        GpuFigure.UTILIZATION_RATIO.value: np.array(utilization),
+        GpuFigure.POWER_WATTS.value: np.array([400.0, 400.0]),
+    }
+    return GpuSeries(host, "0", None, minutes, values, {})
+
+
+def gpu_lines(*series):
+    curves = gpu_curves(GpuHistory(list(series), {}))
+    return gpu_chart(curves, window=WINDOW, marks=NO_MARKS, revision="1").data
+
+
+def test_each_gpu_is_in_the_legend_once_even_without_its_utilisation():
+    lines = gpu_lines(
+        gpu("node-1", utilization=[0.5, 0.7]), gpu("node-2", utilization=[np.nan, np.nan])
+    )
+
+    assert [(line.name, line.line.dash, line.showlegend) for line in lines] == [
+        ("node-1 GPU 0", "solid", True),
+        ("node-1 GPU 0", "dot", False),
+        ("node-2 GPU 0", "dot", True),
+    ]
+    assert list(lines[2].y) == [0.75, 0.75]
+
+
+def test_a_machine_is_named_only_beside_another():
+    assert {line.name for line in gpu_lines(gpu("node-1", utilization=[0.5, 0.7]))} == {"GPU 0"}

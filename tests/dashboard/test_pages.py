@@ -264,7 +264,7 @@ def test_telemetry_shows_each_gpu_with_the_reason_for_what_is_missing(app):
     assert not page.exception
     assert (table["Machine"], table["GPU"], table["Power"]) == ("node-1", "0/1", "2 W")
     assert table["Utilisation"] is None
-    assert table["Not available"] == "utilization ratio: Not Supported"
+    assert table["Not available"] == "utilisation: Not Supported"
 
 
 def test_telemetry_names_a_broken_law(app):
