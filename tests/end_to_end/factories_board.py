@@ -11,6 +11,14 @@ from agent.rollups.scalars import COUNTERS, GAUGES
 from grafana.generate import BOARDS, encode
 
 ALL_TIME = (0, 2**62)
+# What the store of one simulated run cannot say: of the watches, which look when they look, the
+# machine, a trend, a real clock.
+NOT_OF_THE_STORE = {
+    *("Verdict", "Open incidents", "Leading verdict", "Incidents"),
+    *("GPU memory in use", "GPU utilisation", "GPU power"),
+    *("Time until the pool is used up", "Time of an allocation"),
+    *("Error budget, last hour", "Share within target, last 5 minutes", "Error budget, burn rate"),
+}
 
 
 @dataclass(frozen=True)
@@ -65,7 +73,7 @@ class Facts:
 def facts_of(reads: Reads, run_key: int, live: Mapping) -> Facts:
     """Ask the store; `live` is the engine's part of the agent's /api/status."""
     series = reads.series(run_key, [*GAUGES, *COUNTERS], *ALL_TIME)
-    families = ("rejected", "allocate_failed")
+    families = ("rejected", "allocate_failed", "wait_ns")
     return Facts(
         gauges={name: _last(series.values[name]) for name in GAUGES},
         counters={name: float(np.nansum(series.values[name])) for name in COUNTERS},
@@ -97,8 +105,8 @@ def expected_values(before: Facts, after: Facts, seconds: float) -> dict[str, Ma
     def rate(counter: str, scale: float = 1.0) -> float:
         return after.since(before, counter) / scale / seconds
 
-    def rates(family: str) -> dict[str, float]:
-        return {label: value / seconds for label, value in after.labelled[family].items()}
+    def rates(family: str, scale: float = 1.0) -> dict[str, float]:
+        return {label: value / scale / seconds for label, value in after.labelled[family].items()}
 
     gauges = after.gauges
     hits = after.since(before, "prefix_hit_tokens")
@@ -124,6 +132,11 @@ def expected_values(before: Facts, after: Facts, seconds: float) -> dict[str, Ma
         "What sharing saves / active blocks": blocks["active"],
         "Seconds waited per second, by class / {{class}}": {
             name: rate(f"wait_{name}_ns", 1e9) for name in classes
+        },
+        "Seconds waited per second, by cause / {{cause}}": rates("wait_ns", 1e9),
+        "Longest wait now, by cause / {{cause}}": {
+            cause: float(wait["oldest_of_cause_seconds"] or 0)
+            for cause, wait in after.waits.items()
         },
         "Sequences waiting, by cause / {{cause}}": {
             cause: float(wait["waiting"] or 0) for cause, wait in after.waits.items()
