@@ -75,6 +75,7 @@ class Traffic:
         bursts: Half a minute of three times the load (at most 1.5), every five minutes.
         surge_after: From this part of the run on three times the load (at most 1.5).
         idle: For this part of the run nobody comes; then they come again.
+        idle_after: For this part of the run, its last one, nobody comes any more.
         repeats: Prompts come again, so that the pool fills with cached blocks that are found.
         slice: A recorded slice that is followed instead; `load` says nothing then.
     """
@@ -85,6 +86,7 @@ class Traffic:
     bursts: bool = False
     surge_after: float = 1.0
     idle: float = 0.0
+    idle_after: float = 0.0
     repeats: bool = False
     slice: "TraceSlice | None" = None
 

@@ -40,7 +40,7 @@ def _lines(traffic: Traffic) -> Iterator[dict[str, object]]:
         before, seconds = seconds, seconds + source.expovariate(rate)
         if before <= idles_at < seconds:
             seconds += traffic.seconds * traffic.idle
-        if seconds > traffic.seconds:
+        if seconds > traffic.seconds * (1 - traffic.idle_after):
             return
         length, ids = _prompt(source)
         if traffic.repeats and len(known) >= KNOWN_PROMPTS:
