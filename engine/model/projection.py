@@ -1,9 +1,7 @@
 """A layer's matrix products, by the quickest way this machine has.
 
-On a CPU in fp32 that is two ways. With the few rows of a decode step oneDNN's packed layout takes
-two thirds of the time of the plain product, and spreads over threads where the plain one does not;
-with the many rows of a prefill step the plain one takes nine tenths of the packed one's time. So
-the layers keep their weights in both layouts.
+On a CPU in fp32 that is oneDNN's packed layout: with the few rows of a decode step it takes two
+thirds of the time of the plain product, and it spreads over threads where the plain one does not.
 """
 
 from typing import Protocol
@@ -13,8 +11,6 @@ from torch import Tensor
 
 # The layout is chosen for about so many rows: those of a decode step.
 PACKED_FOR_ROWS = 16
-# From about so many rows on, a prefill step's, the plain product is the quicker one.
-PLAIN_FROM_ROWS = 512
 
 
 class Projection(Protocol):
@@ -43,7 +39,7 @@ class PlainProjection:
 
 
 class PackedProjection:
-    """A weight in oneDNN's own layout: a copy of it."""
+    """A weight in oneDNN's own layout: a copy, after which the plain one can be let go."""
 
     def __init__(self, weight: Tensor) -> None:
         """Pack `weight`, [in, out] fp32 on the CPU."""
@@ -66,38 +62,17 @@ class PackedProjection:
         return added
 
 
-class TwofoldProjection:
-    """A weight in both layouts: packed for few rows, plain for many. Twice the memory."""
-
-    def __init__(self, weight: Tensor) -> None:
-        """Pack `weight`, [in, out] fp32 on the CPU, and keep it too."""
-        self._packed, self._plain = PackedProjection(weight), PlainProjection(weight)
-
-    def __call__(self, rows: Tensor) -> Tensor:
-        """Return the product, [num_rows, out]."""
-        return self._for(rows)(rows)
-
-    def add_to(self, residual: Tensor, rows: Tensor) -> Tensor:
-        """Return `residual` plus the product; `residual` may be written over."""
-        return self._for(rows).add_to(residual, rows)
-
-    def _for(self, rows: Tensor) -> Projection:
-        return self._plain if len(rows) >= PLAIN_FROM_ROWS else self._packed
-
-
 def projection(weight: Tensor) -> Projection:
-    """Return a layer's projection by `weight`, [in, out]; it keeps the weight."""
-    return TwofoldProjection(weight) if can_pack(weight) else PlainProjection(weight)
+    """Return the projection by `weight`, [in, out]."""
+    return PackedProjection(weight) if can_pack(weight) else PlainProjection(weight)
 
 
 def output_head(weight: Tensor) -> Projection:
     """Return the projection by the output matrix, [vocab_size, hidden_size] as it is stored.
 
-    Only rows that sample meet it, few in every step. Tied to the embedding, it is not copied
-    where it need not be packed.
+    Tied to the embedding, it is not copied where it need not be packed.
     """
-    by_columns = weight.t()
-    return PackedProjection(by_columns) if can_pack(weight) else PlainProjection(by_columns)
+    return projection(weight.t())
 
 
 def can_pack(weight: Tensor) -> bool:

@@ -17,9 +17,7 @@ from engine.memory_plan import (
     plan_memory,
 )
 from engine.model.kv_formats import KV_FORMATS, format_of_dtype
-from engine.model.llama import LlamaWeights
 from engine.model.open_model import OpenedModel, open_model
-from engine.model.projection import can_pack
 from engine.model.torch_runner import TorchRunner
 from engine.server.serve_options import ServeOptions
 
@@ -109,7 +107,7 @@ def memory_request(
     windows = tuple(group.window for group in model.config.kv_groups)
     computed_in = format_of_dtype(model.weights.embedding.dtype)
     context = min(options.max_context or model.config.max_context, model.config.max_context)
-    reserves = [Reserve("weights", of_weights), *_packed(model), _activations(options, model)]
+    reserves = [Reserve("weights", of_weights), _activations(options, model)]
     if options.host_blocks and not device.is_gpu:
         name = options.kv_format or computed_in.name
         host_bytes = options.host_blocks * options.block_size * per_token[name]
@@ -146,15 +144,6 @@ def _memory(options: ServeOptions, device: Device, free: int, of_weights: int) -
         return everything, place
     share = GPU_SHARE if device.is_gpu else CPU_SHARE
     return int(share * free) + of_weights, f"{share:.0%} of {place}, and the weights"
-
-
-def _packed(model: OpenedModel) -> list[Reserve]:
-    """Return what the layers' second copy of their weights takes, where they keep one."""
-    weights = model.weights
-    if not isinstance(weights, LlamaWeights) or not can_pack(weights.embedding):
-        return []
-    # Without the embedding, but for the output matrix that is packed in its stead.
-    return [Reserve("weights packed for few rows", weight_bytes(weights))]
 
 
 def _activations(options: ServeOptions, model: OpenedModel) -> Reserve:
