@@ -18,10 +18,10 @@ from agent.baselines.name import checked_name
 from agent.baselines.side import Side
 from agent.duration import duration_text
 from agent.reads.baselines import BaselineRow, StoredBaseline
-from agent.reads.reads import Reads, open_reads
+from agent.reads.reads import Reads
 from agent.reads.recordings import Stretch, record_window
 from agent.store.baselines import BaselineWriter
-from agent.store.connection import parse_address
+from agent.store_desk import StoreDesk
 from kvpulse.window_recording import WindowRecording
 
 WEEK_SECONDS: Final = 7 * 86_400
@@ -45,16 +45,13 @@ class Sides:
     engine: str | None = None
 
 
-class BaselineDesk:
+class BaselineDesk(StoreDesk[BaselineWriter]):
     """See the module; it opens the store when it is first asked. May be used from threads."""
 
     def __init__(self, store: str, *, wall_clock: Callable[[], int] = time.time_ns) -> None:
-        self._store = store
+        super().__init__(store, BaselineWriter.open)
         self._wall_clock = wall_clock
-        self._opening = threading.Lock()
         self._working = threading.Lock()
-        self._reads: Reads | None = None
-        self._writer: BaselineWriter | None = None
 
     def save(
         self, name: object, *, engine: str | None, last_seconds: float, end_ns: int | None = None
@@ -122,14 +119,6 @@ class BaselineDesk:
         with self._one_at_a_time():
             return record_window(self._store, Stretch(engine, start_ns, end_ns))
 
-    def close(self) -> None:
-        """Close every connection."""
-        with self._opening:
-            for part in (self._reads, self._writer):
-                if part is not None:
-                    part.close()
-            self._reads = self._writer = None
-
     def _saved(self, reads: Reads, name: str) -> Side:
         return reads.baseline(checked_name(name)).side
 
@@ -141,15 +130,3 @@ class BaselineDesk:
             yield
         finally:
             self._working.release()
-
-    def _open_reads(self) -> Reads:
-        with self._opening:
-            if self._reads is None:
-                self._reads = open_reads(self._store)
-            return self._reads
-
-    def _open_writer(self) -> BaselineWriter:
-        with self._opening:
-            if self._writer is None:
-                self._writer = BaselineWriter.open(parse_address(self._store))
-            return self._writer

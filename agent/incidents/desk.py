@@ -1,6 +1,5 @@
 """Tells of incidents and takes acknowledgements, for whoever asks the agent."""
 
-import threading
 import time
 from collections.abc import Callable
 from typing import Final
@@ -8,16 +7,15 @@ from typing import Final
 from agent.errors import IncidentRefused
 from agent.incidents.board import IncidentBoard
 from agent.reads.incidents import IncidentFilter, IncidentRow, StoredIncident
-from agent.reads.reads import Reads, open_reads
-from agent.store.connection import parse_address
 from agent.store.incidents import Acknowledgement, IncidentWriter
+from agent.store_desk import StoreDesk
 
 MOST_NAME_CHARACTERS: Final = 100
 MOST_NOTE_CHARACTERS: Final = 1_000
 MOST_KEY: Final = (1 << 63) - 1
 
 
-class IncidentDesk:
+class IncidentDesk(StoreDesk[IncidentWriter]):
     """See the module; it opens the store when it is first asked. May be used from threads."""
 
     def __init__(
@@ -28,11 +26,8 @@ class IncidentDesk:
         wall_clock: Callable[[], int] = time.time_ns,
     ) -> None:
         self.board = board or IncidentBoard()  # what the metrics say
-        self._store = store
+        super().__init__(store, IncidentWriter.open)
         self._wall_clock = wall_clock
-        self._opening = threading.Lock()
-        self._reads: Reads | None = None
-        self._writer: IncidentWriter | None = None
 
     def rows(self, wanted: IncidentFilter) -> list[IncidentRow]:
         """Return incidents, the open ones first."""
@@ -55,26 +50,6 @@ class IncidentDesk:
         )
         self._open_writer().acknowledge(checked_key(key), said)
         return self._open_reads().incident(key)
-
-    def close(self) -> None:
-        """Close every connection."""
-        with self._opening:
-            for part in (self._reads, self._writer):
-                if part is not None:
-                    part.close()
-            self._reads = self._writer = None
-
-    def _open_reads(self) -> Reads:
-        with self._opening:
-            if self._reads is None:
-                self._reads = open_reads(self._store)
-            return self._reads
-
-    def _open_writer(self) -> IncidentWriter:
-        with self._opening:
-            if self._writer is None:
-                self._writer = IncidentWriter.open(parse_address(self._store))
-            return self._writer
 
 
 def checked_key(key: object) -> int:

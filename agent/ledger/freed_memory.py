@@ -3,9 +3,9 @@
 glibc hands arrays of 128 KiB and more back to the kernel as soon as they are freed, and each next
 one is faulted in again page by page. Following a stream makes and frees dozens of such arrays a
 batch: a tenth of its CPU time went there. All threads share one arena: of one each, every thread
-would keep its own peak. What lies freed between what is in use grows all the same (34 MB in use took
-56 MB after 20 minutes, and giving back freed 14 MB of the process), so an agent gives it back each
-minute, for a few thousand page faults.
+would keep its own peak. What lies freed between what is in use grows all the same: 34 MB in use
+took 56 MB after 20 minutes, and 14 MB of the process could be given back. So an agent gives it back
+each minute, for a few thousand page faults.
 """
 
 import ctypes
